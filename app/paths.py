@@ -1,8 +1,8 @@
 """Where the files that are not Python live: in the checkout, or inside the installed wheel.
 
-A checkout has `templates/` beside `app/`. A wheel carries the same folders, and the npm files that
-the pages need, in `app/_bundled/` (`hatch_build.py` puts them there). Nothing else in the
-application may guess a location.
+A checkout has `templates/` and the rest beside `app/`. A wheel carries the same folders, and the npm
+files that the pages need, in `app/_bundled/` (`hatch_build.py` puts them there). Nothing else in
+the application may guess a location.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = Path(__file__).resolve().parent
-_CHECKOUT: Final = _PACKAGE.parent
-
-IS_CHECKOUT: Final[bool] = (_CHECKOUT / "templates" / "base.html").is_file()
-_ROOT: Final = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "_bundled"
+_BUNDLED: Final = _PACKAGE / "_bundled"
+_ROOT: Final = _BUNDLED if _BUNDLED.is_dir() else _PACKAGE.parent
 
 TEMPLATES: Final[Path] = _ROOT / "templates"
 STATIC: Final[Path] = _ROOT / "static"
