@@ -33,7 +33,9 @@ def bundled(root: Path) -> dict[str, str]:
         if not any(file.suffix == ".js" for file in found):
             raise FileNotFoundError(f"{folder} holds no minified script: run npm ci first")
         files += found
-    return {str(file): f"app/_bundled/{file.relative_to(root).as_posix()}" for file in sorted(files)}
+    return {
+        str(file): f"app/_bundled/{file.relative_to(root).as_posix()}" for file in sorted(files)
+    }
 
 
 class BundleHook(BuildHookInterface):
