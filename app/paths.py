@@ -1,8 +1,8 @@
 """Where the files that are not Python live: in the checkout, or inside the installed wheel.
 
-A checkout has `templates/` and the rest beside `app/`. A wheel carries the same folders, and the npm
-files that the pages need, in `app/_bundled/` (`hatch_build.py` puts them there). Nothing else in
-the application may guess a location.
+A checkout has `templates/` and the rest beside `app/`. A wheel carries the same folders, and the
+npm files that the pages need, in `app/_bundled/` (`hatch_build.py` puts them there). Nothing else
+in the application may guess a location.
 """
 
 from __future__ import annotations
