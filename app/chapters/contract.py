@@ -1,0 +1,158 @@
+"""What a chapter is: the only thing the web routes, the navigation and the contract tests know of it.
+
+A chapter turns the decoded query of a URL into parameters, parameters into numbers, and hands its
+templates everything that they need. It knows nothing of HTTP. A chapter whose numbers take time
+(a translation) returns awaitables from `context` and `api`; whoever asks awaits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A part of a chapter with an address of its own, as fragment and as embed."""
+
+    slug: str
+    title: str
+    height: int
+    """CSS pixels: what an iframe gets before the embed has said how high it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One value that was refused."""
+
+    field: str
+    index: int | None
+    """Which cell of a repeated field, from 0; None for a field that stands alone."""
+    typed: str
+    message: str
+    """A sentence that says what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[P]):
+    """A query, understood: parameters to calculate with, and what was wrong."""
+
+    parameters: P
+    """The last valid state when there are problems."""
+    problems: tuple[Problem, ...]
+    typed: Mapping[str, tuple[str, ...]]
+    """What stands in each field, to show again as it was typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Download(Generic[P]):
+    """A file made from a chapter's state."""
+
+    name: str
+    """For example `state.json`; unique in its chapter."""
+    media_type: str
+    title: str
+    make: Callable[[P], bytes]
+    """Runs in a worker thread: drawing a figure may take a while."""
+
+
+class Chapter(Protocol[P]):
+    """One module-level instance a chapter, listed in `app.chapters.CHAPTERS`.
+
+    Read-only as properties, so that plain attributes, class variables and dataclass fields all fit.
+    """
+
+    @property
+    def slug(self) -> str:
+        """The chapter's name in URLs, lower case with dashes."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the table of contents, from 1."""
+
+    @property
+    def title(self) -> str:
+        """Its heading."""
+
+    @property
+    def section(self) -> str:
+        """Where it is in the paper: `§3.2`."""
+
+    @property
+    def minutes(self) -> int:
+        """How long reading and trying takes."""
+
+    @property
+    def summary(self) -> str:
+        """One or two sentences for the table of contents and search engines."""
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """Its panels; the first stands for the chapter when somebody embeds the page's URL."""
+
+    @property
+    def downloads(self) -> tuple[Download[P], ...]:
+        """Files made from its state."""
+
+    @property
+    def template(self) -> str:
+        """Its template, with a block `panel_<slug>` a panel (dashes become underscores)."""
+
+    @property
+    def uses_plotly(self) -> bool:
+        """Whether its pages load the plotting library."""
+
+    def parse(self, query: Sequence[tuple[str, str]]) -> Parsed[P]:
+        """Understand decoded name–value pairs, in their order. Never raises."""
+
+    def query(self, parameters: P) -> str:
+        """The canonical query: declared order, defaults left out, "" for the default state."""
+
+    def calculate(self, parameters: P) -> Any:
+        """Every number that the chapter shows. Pure."""
+
+    def context(self, parsed: Parsed[P]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Everything that its templates need.
+
+        Raises `Busy` or `NotReady` when a model cannot answer now.
+        """
+
+    def api(self, parameters: P) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """The JSON contract: plain dictionaries, lists, numbers, strings, booleans and None."""
+
+
+class Unavailable(Exception):
+    """The numbers cannot be had now; asking again later is right. Answered with 503 and Retry-After."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        """`message` is shown to the reader; `retry_after` is in whole seconds."""
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class Busy(Unavailable):
+    """Too many are waiting already."""
+
+    def __init__(
+        self,
+        retry_after: int = 5,
+        message: str = "Many people are asking at this moment. Please try again in a few seconds.",
+    ) -> None:
+        """`retry_after` in whole seconds."""
+        super().__init__(message, retry_after=retry_after)
+
+
+class NotReady(Unavailable):
+    """A model is still being loaded."""
+
+    def __init__(
+        self,
+        message: str = "The model is still being loaded. Please try again in a few seconds.",
+        retry_after: int = 3,
+    ) -> None:
+        """`retry_after` in whole seconds."""
+        super().__init__(message, retry_after=retry_after)
