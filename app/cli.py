@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +29,7 @@ def serve(
     from app.settings import Settings  # here, so that other commands start without the web
     from app.web.server import run
 
-    chosen = {"host": host, "port": port, "workers": workers}
+    chosen: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     run(Settings(**{name: value for name, value in chosen.items() if value is not None}))
 
 

@@ -9,7 +9,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """What may differ between two places where the app runs. Each value says its unit and reason."""
+    """What may differ between two places where the app runs. Each value says its unit and
+    reason.
+    """
 
     model_config = SettingsConfigDict(env_prefix="EXPLORABLE_ATTENTION_", frozen=True)
 
@@ -20,41 +22,49 @@ class Settings(BaseSettings):
     """TCP port."""
 
     workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes. Each loads its own models, so more than one is for machines with memory to spare."""
+    """Processes. Each loads its own models, so more than one is for machines with memory to
+    spare."""
 
     public_url: str = ""
-    """Scheme and host under which readers reach the app, such as `https://attention.example`, for the
-    addresses in embed codes, oEmbed and the sitemap. Empty: as the request's Host header has it."""
+    """Scheme and host under which readers reach the app, such as `https://attention.example`, for
+    the addresses in embed codes, oEmbed and the sitemap. Empty: as the request's Host header has
+    it."""
 
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ("*",)
-    """Host names that are answered, separated by commas, `*.example.org` for subdomains. Any by default:
-    the app keeps no cookies or accounts that a forged Host could steal."""
+    """Host names that are answered, separated by commas, `*.example.org` for subdomains. Any by
+    default: the app keeps no cookies or accounts that a forged Host could steal."""
 
     forwarded_allow_ips: str = "127.0.0.1"
     """Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
     reload_templates: bool = False
-    """Look for changed templates and static files at each request: for writing, slow for serving."""
+    """Look for changed templates and static files at each request: for writing, slow for
+    serving."""
 
-    # Requests. The largest honest one, a 500-character text in percent-encoded UTF-8, has 6,000 bytes.
+    # Requests. The largest honest one, a 500-character text in percent-encoded UTF-8, has 6,000
+    # bytes.
     max_head_bytes: Annotated[int, Field(ge=1024)] = 32_768
-    """Request line and headers together, in bytes; the connection is answered 431 and closed beyond."""
+    """Request line and headers together, in bytes; the connection is answered 400 and closed
+    beyond."""
 
     max_query_bytes: Annotated[int, Field(ge=256)] = 16_384
     """A URL's query, in bytes as sent; 414 beyond."""
 
     max_query_fields: Annotated[int, Field(ge=16)] = 512
-    """Name–value pairs in a query; 400 beyond. A chapter with every cell of two 12 × 12 matrices fits."""
+    """Name–value pairs in a query; 400 beyond. A chapter with every cell of two 12 × 12 matrices
+    fits."""
 
     max_field_chars: Annotated[int, Field(ge=64)] = 4_096
     """Decoded characters in one field; 400 beyond. Chapters set tighter limits of their own."""
 
     max_body_bytes: Annotated[int, Field(ge=0)] = 16_384
-    """A request's body, in bytes; 413 beyond. Nothing here needs a body: everything is in the URL."""
+    """A request's body, in bytes; 413 beyond. Nothing here needs a body: everything is in the
+    URL."""
 
     # Connections.
     keep_alive_seconds: Annotated[int, Field(ge=1)] = 30
-    """An idle connection is kept for the next edit; longer than a reader's pause between two keys."""
+    """An idle connection is kept for the next edit; longer than a reader's pause between two
+    keys."""
 
     shutdown_seconds: Annotated[int, Field(ge=0, le=4)] = 3
     """Open responses may finish in this time; the whole stop then stays under 5 seconds."""
@@ -67,7 +77,8 @@ class Settings(BaseSettings):
     """Smaller answers fit a network packet anyway."""
 
     zstd_level: Annotated[int, Field(ge=-7, le=22)] = 1
-    """For pages and panels, compressed at each request: the fast end (measured in benchmarks/README.md)."""
+    """For pages and panels, compressed at each request: the fast end (measured in
+    benchmarks/README.md)."""
 
     brotli_quality: Annotated[int, Field(ge=0, le=11)] = 2
     """The same for clients without zstd. Static files are compressed once, at a high level."""

@@ -1,4 +1,5 @@
-"""What a chapter is: the only thing the web routes, the navigation and the contract tests know of it.
+"""What a chapter is: the only thing the web routes, the navigation and the contract tests know of
+it.
 
 A chapter turns the decoded query of a URL into parameters, parameters into numbers, and hands its
 templates everything that they need. It knows nothing of HTTP. A chapter whose numbers take time
@@ -125,7 +126,9 @@ class Chapter(Protocol[P]):
 
 
 class Unavailable(Exception):
-    """The numbers cannot be had now; asking again later is right. Answered with 503 and Retry-After."""
+    """The numbers cannot be had now; asking again later is right. Answered with 503 and
+    Retry-After.
+    """
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         """`message` is shown to the reader; `retry_after` is in whole seconds."""

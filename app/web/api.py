@@ -62,14 +62,15 @@ def router(site: Site) -> APIRouter:
     answer = answers(site, "json", numbers)
     api = APIRouter(tags=["numbers"])
 
-    @api.api_route(
+    @api.head("/api/v1/{slug}", include_in_schema=False, response_class=Response)
+    @api.get(
         "/api/v1/{slug}",
-        methods=["GET", "HEAD"],
         operation_id="numbers",
         summary="Every number of a chapter's calculation",
         description=(
             "The query is the chapter's own, exactly as in its page's address. A row of cells is "
-            "`x1=1,0,1,0`; arrays are lists of rows; a blocked score is null; floats have full precision."
+            "`x1=1,0,1,0`; arrays are lists of rows; a blocked score is null; floats have full "
+            "precision."
         ),
         response_class=Response,
         responses={

@@ -1,4 +1,5 @@
-"""The project's own static files and the few from npm, under addresses that change with their content.
+"""The project's own static files and the few from npm, under addresses that change with their
+content.
 
 Own files share one digest, of the whole tree, so that a stylesheet or module may name its neighbour
 relatively: `/static/1f0c…/css/site.css`. A file from npm has its own: `/vendor/9ab3…/htmx.min.js`.
@@ -19,10 +20,11 @@ import brotli
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app import paths
 from app.web.conditional import not_modified
+from app.web.routing import Route
 
 VENDOR_FILES: Final[Mapping[str, str]] = {
     "htmx": "htmx.org/dist/htmx.min.js",
@@ -61,7 +63,9 @@ class Assets:
     """Every file that pages may load, by address."""
 
     def __init__(self, static: Path = paths.STATIC, vendor: Path = paths.VENDOR) -> None:
-        """Read the files. Raises `FileNotFoundError`, with the remedy, when one from npm is missing."""
+        """Read the files. Raises `FileNotFoundError`, with the remedy, when one from npm is
+        missing.
+        """
         self._static = static
         self._stamp: tuple[tuple[str, int], ...] = ()
         self._files: dict[str, Asset] = {}
@@ -72,7 +76,9 @@ class Assets:
         for name, relative in VENDOR_FILES.items():
             path = vendor / relative
             if not path.is_file():
-                raise FileNotFoundError(f"{relative} is not installed: run `npm ci` (or `make`) first")
+                raise FileNotFoundError(
+                    f"{relative} is not installed: run `npm ci` (or `make`) first"
+                )
             asset = _read(path)
             digest = hashlib.blake2b(asset.body, digest_size=8).hexdigest()
             self._vendor[path.name] = (digest, asset)
@@ -144,7 +150,9 @@ def _read(path: Path) -> Asset:
 
 
 async def _answer(request: Request, asset: Asset | None, digest: str, fresh: bool) -> Response:
-    """The file, compressed if the client can; an outdated address gets today's file, to be asked again."""
+    """The file, compressed if the client can; an outdated address gets today's file, to be asked
+    again.
+    """
     if asset is None:
         return Response("No such file.\n", 404, media_type="text/plain")
     encoding = _encoding(request) if asset.media_type.startswith(_TEXT) else ""
@@ -159,7 +167,8 @@ async def _answer(request: Request, asset: Asset | None, digest: str, fresh: boo
     body = asset.body
     if encoding:
         headers["Content-Encoding"] = encoding
-        body = asset.encoded.get(encoding) or await run_in_threadpool(asset.encode, encoding)
+        done = asset.encoded.get(encoding)
+        body = done if done is not None else await run_in_threadpool(asset.encode, encoding)
     return Response(body, headers=headers, media_type=asset.media_type)
 
 

@@ -23,7 +23,9 @@ def not_modified(request: Request, headers: Mapping[str, str]) -> Response | Non
     if known is None:
         return None
     tag = headers["ETag"].removeprefix("W/")
-    if known.strip() != "*" and all(part.strip().removeprefix("W/") != tag for part in known.split(",")):
+    if known.strip() != "*" and all(
+        part.strip().removeprefix("W/") != tag for part in known.split(",")
+    ):
         return None
     kept = {name: value for name, value in headers.items() if not name.startswith("Content-")}
     return Response(status_code=304, headers=kept)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
+from app.web.routing import Route
 from app.web.site import Site
 from app.web.views import origin_of
 

@@ -1,4 +1,6 @@
-"""Files to take away: made from a chapter's state, and its worked example as it stands in the repository."""
+"""Files to take away: made from a chapter's state, and its worked example as it stands in the
+repository.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app import paths
 from app.web.conditional import REVALIDATE, not_modified, weak_tag
 from app.web.errors import Refusal, answers
+from app.web.routing import Route
 from app.web.site import Site, settle
 
 _SUFFIXES: Final = frozenset({".toml", ".py", ".json", ".csv"})

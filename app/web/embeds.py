@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app.web.errors import answers
 from app.web.pages import html, state_context
+from app.web.routing import Route
 from app.web.security import FRAMEABLE
 from app.web.site import Site, block_name
 

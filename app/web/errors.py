@@ -26,7 +26,10 @@ _SENTENCES: Final[Mapping[int, str]] = {
     404: "There is nothing at this address.",
     405: "This address can only be read: it takes GET and HEAD.",
     413: "This request is too large. Nothing here needs a body: everything is in the address.",
-    500: "Something went wrong here, and it is our fault. It has been recorded without what you typed.",
+    500: (
+        "Something went wrong here, and it is our fault. "
+        "It has been recorded, without what you typed."
+    ),
 }
 
 
@@ -80,7 +83,9 @@ def refuse(site: Site, form: Form, refusal: Refusal) -> Response:
     """An error as page, fragment, JSON or plain text."""
     headers = {"Cache-Control": "no-store", **refusal.headers}
     if form == "json":
-        body = {"errors": [{"field": None, "index": None, "value": None, "message": refusal.message}]}
+        body = {
+            "errors": [{"field": None, "index": None, "value": None, "message": refusal.message}]
+        }
         return json_response(body, refusal.status, headers | {"Access-Control-Allow-Origin": "*"})
     if form == "text":
         return Response(f"{refusal.message}\n", refusal.status, headers, "text/plain")

@@ -7,9 +7,10 @@ from typing import Literal, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app.web.jsons import json_response
+from app.web.routing import Route
 
 State = Literal["loading", "ready", "failed"]
 

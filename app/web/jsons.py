@@ -1,4 +1,6 @@
-"""JSON that cannot fail: full precision, null for what is not a number, ASCII escapes for any text."""
+"""JSON that cannot fail: full precision, null for what is not a number, ASCII escapes for any
+text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from starlette.responses import Response
 
 
 def json_bytes(value: Any) -> bytes:
-    """`value` as JSON. NaN and infinities become null; lone surrogates are escaped, never encoded."""
+    """`value` as JSON. NaN and infinities become null; lone surrogates are escaped, never
+    encoded.
+    """
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:

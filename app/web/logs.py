@@ -1,7 +1,7 @@
 """Structured logs, a JSON object a line, without anything that a person typed.
 
-A request is logged by its route's template (`/chapters/{slug}`), never by its path or query, and a crash by
-the places in the code that it passed, never by its message, which may quote a value.
+A request is logged by its route's template (`/chapters/{slug}`), never by its path or query, and a
+crash by the places in the code that it passed, never by its message, which may quote a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("explorable_attention")
 
-_QUIET = frozenset({"/healthz", "/readyz", "/static/{digest}/{name:path}", "/vendor/{digest}/{name}"})
+_QUIET = frozenset(
+    {"/healthz", "/readyz", "/static/{digest}/{name:path}", "/vendor/{digest}/{name}"}
+)
 
 
 def configure_logs(level: int = logging.INFO) -> None:

@@ -1,4 +1,6 @@
-"""oEmbed (https://oembed.com): paste a lesson's address into a page that knows it, get the panel."""
+"""oEmbed (https://oembed.com): paste a lesson's address into a page that knows it, get the
+panel.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,23 @@ from urllib.parse import urlsplit
 from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app.chapters.contract import Panel
 from app.web.conditional import REVALIDATE
 from app.web.errors import Refusal, answers
 from app.web.jsons import json_response
 from app.web.limits import read_query
+from app.web.routing import Route
 from app.web.site import Site
 from app.web.views import VIEW_FIELDS, origin_of, split_view, with_query
 
 WIDTH: Final = 760
 """CSS pixels: an iframe's width when nobody says less; the bench has its wide form from here."""
 
-_PATH: Final = re.compile(r"/chapters/(?P<page>[a-z0-9-]+)|/embed/(?P<slug>[a-z0-9-]+)/(?P<panel>[a-z0-9-]+)")
+_PATH: Final = re.compile(
+    r"/chapters/(?P<page>[a-z0-9-]+)|/embed/(?P<slug>[a-z0-9-]+)/(?P<panel>[a-z0-9-]+)"
+)
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -59,13 +64,15 @@ def routes(site: Site) -> list[BaseRoute]:
 def iframe(address: str, title: str, width: int | str, height: int) -> str:
     """The code that shows an embed."""
     return (
-        f'<iframe src="{escape(address)}" title="{escape(title)}" width="{width}" height="{height}" '
-        'loading="lazy" allow="clipboard-write"></iframe>'
+        f'<iframe src="{escape(address)}" title="{escape(title)}" width="{width}" '
+        f'height="{height}" loading="lazy" allow="clipboard-write"></iframe>'
     )
 
 
 def _describe(site: Site, origin: str, url: str) -> tuple[str, Panel, str]:
-    """Title, panel and embed address for a URL of this site; raises a 404 `Refusal` for any other."""
+    """Title, panel and embed address for a URL of this site; raises a 404 `Refusal` for any
+    other.
+    """
     unknown = Refusal(404, "This is not the address of a chapter or an embed of this site.")
     try:
         parts = urlsplit(url)
@@ -84,7 +91,9 @@ def _describe(site: Site, origin: str, url: str) -> tuple[str, Panel, str]:
     if panel is None:
         raise unknown
     pairs, view_fields = split_view(read_query(parts.query.encode(), site.settings))
-    shown = "&".join(f"{name}={value}" for name, value in view_fields.items() if value != VIEW_FIELDS[name][0])
+    shown = "&".join(
+        f"{name}={value}" for name, value in view_fields.items() if value != VIEW_FIELDS[name][0]
+    )
     query = chapter.query(chapter.parse(pairs).parameters)
     query = "&".join(part for part in (query, shown) if part)
     return (

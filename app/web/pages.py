@@ -6,11 +6,12 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app.chapters.contract import Chapter
 from app.web.conditional import REVALIDATE, not_modified, weak_tag
 from app.web.errors import answers
+from app.web.routing import Route
 from app.web.site import Site, settle
 from app.web.views import Form
 
@@ -40,7 +41,9 @@ def routes(site: Site) -> list[BaseRoute]:
 async def state_context(
     site: Site, request: Request, chapter: Chapter[Any], form: Form, panel: str = ""
 ) -> dict[str, Any]:
-    """Everything a chapter's templates get: its own context, `chapter`, `parsed`, `query` and `view`."""
+    """Everything a chapter's templates get: its own context, `chapter`, `parsed`, `query` and
+    `view`.
+    """
     pairs, view_fields = site.read(request)
     parsed = chapter.parse(pairs)
     query = chapter.query(parsed.parameters)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from app.web.errors import answers
 from app.web.pages import html, state_context
+from app.web.routing import Route
 from app.web.site import Site, block_name
 
 
@@ -20,7 +21,8 @@ def routes(site: Site) -> list[BaseRoute]:
         context = await state_context(site, request, chapter, "fragment", panel.slug)
         fragment = site.templates.block(chapter.template, block_name(panel), context)
         if context["parsed"].problems:
-            # The address stays that of the last valid state: what is refused is not worth a bookmark.
+            # The address stays that of the last valid state: what is refused is not worth a
+            # bookmark.
             return html(request, fragment, 422)
         # Relative, so that it is right in the page and in an embed alike.
         here = context["view"].link(context["query"])

@@ -1,7 +1,8 @@
 """Headers that keep pages safe, and the gate that every request passes first.
 
-The policy for framing follows from the route that answered, never from the text of a URL or a Host header:
-an embed's handler sets `FRAMEABLE` itself; whatever has no policy when it leaves gets `PAGE_POLICY`.
+The policy for framing follows from the route that answered, never from the text of a URL or a Host
+header: an embed's handler sets `FRAMEABLE` itself; whatever has no policy when it leaves gets
+`PAGE_POLICY`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Gate:
         too_long = not length.isascii() or not length.isdigit() or len(length) > 18
         if too_long or int(length) > self.settings.max_body_bytes or "transfer-encoding" in headers:
             return Response(
-                "This request's body is too large: everything that is needed here is in the address.\n",
+                "This request's body is too large: what is needed here is in the address.\n",
                 413,
                 {"Connection": "close"},
                 "text/plain",

@@ -34,7 +34,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _count(self, size: int) -> None:
-        # The parser turns an exception in a callback into its own error; uvicorn answers 400 and closes.
+        # The parser turns an exception in a callback into its own error; uvicorn answers 400 and
+        # closes.
         self._head_bytes += size
         if self._head_bytes > self.max_head_bytes:
             raise ValueError("head too large")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -54,7 +54,9 @@ class Site:
             blocks = self.templates.environment.get_template(chapter.template).blocks
             missing = {block_name(panel) for panel in chapter.panels} - blocks.keys()
             if missing:
-                raise ValueError(f"{chapter.template} lacks the blocks {', '.join(sorted(missing))}")
+                raise ValueError(
+                    f"{chapter.template} lacks the blocks {', '.join(sorted(missing))}"
+                )
 
     def chapter(self, request: Request) -> Chapter[Any]:
         """The chapter that the path names; raises a 404 `Refusal`."""
@@ -80,7 +82,9 @@ class Site:
         return View(form=form, origin=origin, path=request.scope["path"], query=query, **more)
 
     def blank_context(self) -> dict[str, Any]:
-        """What `base.html` needs on a page without a chapter, when not even the request may be trusted."""
+        """What `base.html` needs on a page without a chapter, when not even the request may be
+        trusted.
+        """
         return {"view": View(form="page", origin="", path=""), "chapter": None}
 
 
@@ -95,14 +99,15 @@ async def settle(request: Request, value: T | Awaitable[T]) -> T:
     Raises `ClientGone` then.
     """
     if not inspect.isawaitable(value):
-        return cast(T, value)
-    work = asyncio.ensure_future(value)
+        return value
+    work: asyncio.Future[Any] = asyncio.ensure_future(value)
     watch = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             raise ClientGone
-        return work.result()
+        result: T = work.result()
+        return result
     finally:
         for task in (work, watch):
             task.cancel()

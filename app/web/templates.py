@@ -1,7 +1,8 @@
 """Jinja, set up once: escaping everywhere, undefined names are errors, blocks rendered alone.
 
-A block rendered alone sees neither `{% set %}` nor `{% import %}` of its template. So everything comes
-from the context, and the macros of `templates/macros/<file>.html` are global as `ui.<file>.<macro>`.
+A block rendered alone sees neither `{% set %}` nor `{% import %}` of its template. So everything
+comes from the context, and the macros of `templates/macros/<file>.html` are global as
+`ui.<file>.<macro>`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Templates:
         reload: bool = False,
         before: Callable[[], None] | None = None,
     ) -> None:
-        """`helpers` are global in every template; `before` runs before each rendering under `reload`."""
+        """`helpers` are global in every template; `before` runs before each rendering under
+        `reload`.
+        """
         self._reload = reload
         self._before = before
         self.environment = Environment(

@@ -42,10 +42,16 @@ class View:
     def hidden(self) -> tuple[tuple[str, str], ...]:
         """Name–value pairs that a form must send along as hidden fields."""
         chosen = {"theme": self.theme, "controls": self.controls}
-        return tuple((name, chosen[name]) for name, (usual, *_) in VIEW_FIELDS.items() if chosen[name] != usual)
+        return tuple(
+            (name, chosen[name])
+            for name, (usual, *_) in VIEW_FIELDS.items()
+            if chosen[name] != usual
+        )
 
     def link(self, query: str) -> str:
-        """A relative address of another state in this same document: `?x1=…`, `?` for the default."""
+        """A relative address of another state in this same document: `?x1=…`, `?` for the
+        default.
+        """
         return "?" + "&".join(part for part in (query, urlencode(self.hidden)) if part)
 
     @property
@@ -79,7 +85,9 @@ def with_query(path: str, query: str) -> str:
 
 
 def split_view(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """A query's pairs without the view's fields, and those with accepted values; others are dropped."""
+    """A query's pairs without the view's fields, and those with accepted values; others are
+    dropped.
+    """
     state, view = [], {}
     for name, value in pairs:
         if name not in VIEW_FIELDS:
@@ -90,5 +98,7 @@ def split_view(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]],
 
 
 def origin_of(request: Request, settings: Settings) -> str:
-    """Scheme and host for absolute addresses: the configured one, else the request's (already checked)."""
+    """Scheme and host for absolute addresses: the configured one, else the request's (already
+    checked).
+    """
     return settings.public_url or f"{request.scope['scheme']}://{request.headers['host'].lower()}"
