@@ -61,10 +61,10 @@ class Templates:
         return self._template(name).render(context)
 
     def block(self, name: str, block: str, context: Mapping[str, Any]) -> Markup:
-        """One block of a template, alone. Raises `KeyError` if the template has no such block."""
+        """One block of a template, alone; nothing if the template itself does not define it."""
         template = self._template(name)
-        pieces = template.blocks[block](template.new_context(dict(context)))
-        return Markup("".join(pieces))
+        render = template.blocks.get(block)
+        return Markup("".join(render(template.new_context(dict(context)))) if render else "")
 
     def _template(self, name: str) -> Template:
         if self._reload and self._before is not None:
