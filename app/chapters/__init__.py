@@ -1,9 +1,10 @@
-"""The table of contents. A chapter's place in the tuple is its place in the book."""
+"""The table of contents: the chapters, in the order in which they are read."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from app.chapters import three_positions
 from app.chapters.contract import Chapter
 
-CHAPTERS: tuple[Chapter[Any], ...] = ()
+CHAPTERS: Final[tuple[Chapter[Any], ...]] = (three_positions.load(),)

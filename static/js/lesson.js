@@ -1,0 +1,146 @@
+// A chapter's page: one form holds the state, and panels follow it. HTMX asks for them; this file says
+// when, keeps the fields true to the answer, and looks after the focus. Without it every link and the
+// submit button load the whole page in the same state.
+import "./numbers.js";
+import { arrangeTables } from "./tables.js";
+
+const stateForm = () => document.querySelector("form[data-state]");
+const followers = () => document.querySelectorAll("[data-follows]");
+const byId = (id) => document.getElementById(id);
+
+// --- Links that change one field of the state: open a number, go to a step -------------------------
+
+let returnTo = null; // id of the link to focus when the arithmetic is closed
+let opening = false;
+
+function setField(name, value) {
+  for (const field of document.querySelectorAll(`input[type="hidden"][name="${name}"]`)) field.value = value;
+}
+
+function refresh(panel) {
+  const form = panel.querySelector("form[data-state]");
+  window.htmx.trigger(form ?? panel, "refresh");
+}
+
+document.addEventListener("click", (event) => {
+  if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest?.("a[href]");
+  const name = link?.closest("[data-field]")?.dataset.field;
+  const panel = link?.closest("[data-panel]");
+  if (!name || !panel || !window.htmx || !stateForm()) return;
+  event.preventDefault();
+  const value = new URL(link.href).searchParams.get(name) ?? "";
+  if (name === "show") {
+    opening = value !== "";
+    if (opening && link.closest("table")) returnTo = link.id;
+  }
+  setField(name, value);
+  refresh(panel);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  const close = document.querySelector("[data-arithmetic] .close");
+  if (close && !document.querySelector("dialog[open]")) {
+    event.preventDefault();
+    close.click();
+  }
+});
+
+// ← and → turn the steps, wherever the focus is inside them.
+document.addEventListener("keydown", (event) => {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || event.defaultPrevented) return;
+  const rel = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
+  const steps = rel && event.target.closest?.("[data-steps]");
+  if (!steps || event.target.closest("input, textarea, select, table, .formula")) return;
+  const link = steps.querySelector(`a[rel="${rel}"]`);
+  if (link) {
+    event.preventDefault();
+    link.click();
+  }
+});
+
+// --- The latest edit wins: a keystroke gives up the request that it makes obsolete -----------------
+
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (form?.matches("[data-state]") && form.contains(event.target)) form.dispatchEvent(new Event("htmx:abort"));
+});
+
+// --- After an answer ------------------------------------------------------------------------------
+
+function syncFields(form) {
+  // A morph leaves a field alone once somebody has used it; the answer knows better, except where
+  // somebody is typing.
+  for (const field of form.elements) {
+    if (field === document.activeElement && field.type !== "radio") continue;
+    if (field.type === "radio" || field.type === "checkbox") field.checked = field.defaultChecked;
+    else if (field.defaultValue !== undefined && field.value !== field.defaultValue) field.value = field.defaultValue;
+  }
+}
+
+function manageFocus() {
+  const arithmetic = document.querySelector("[data-arithmetic]");
+  if (arithmetic && opening) {
+    arithmetic.querySelector("h4")?.focus({ preventScroll: true });
+    arithmetic.scrollIntoView({ block: "nearest" });
+  } else if (!arithmetic && returnTo) {
+    byId(returnTo)?.focus({ preventScroll: true });
+    returnTo = null;
+  }
+  opening = false;
+}
+
+let current = location.search;
+
+document.addEventListener("htmx:after:swap", () => {
+  trouble(false);
+  const form = stateForm();
+  if (form) syncFields(form);
+  arrangeTables();
+  manageFocus();
+});
+
+document.addEventListener("htmx:after:history:update", () => {
+  if (location.search === current) return;
+  current = location.search;
+  for (const panel of followers()) panel.dataset.outdated = "";
+  for (const panel of followers()) if (inSight.has(panel.id)) follow(panel);
+});
+
+// --- Panels below follow when they are in sight ----------------------------------------------------
+
+const inSight = new Set();
+const sight = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) {
+        inSight.add(target.id);
+        follow(target);
+      } else inSight.delete(target.id);
+    }
+  },
+  { rootMargin: "300px" },
+);
+
+function follow(panel) {
+  if (!("outdated" in panel.dataset)) return;
+  delete panel.dataset.outdated;
+  window.htmx.trigger(panel, "refresh");
+}
+
+// --- Trouble on the line --------------------------------------------------------------------------
+
+function trouble(is) {
+  for (const line of document.querySelectorAll("[data-trouble]")) line.hidden = !is;
+}
+
+document.addEventListener("htmx:response:error", (event) => {
+  if (event.detail?.ctx?.response?.status !== 422) trouble(true);
+});
+document.addEventListener("htmx:error", () => trouble(true));
+
+// --- Start ----------------------------------------------------------------------------------------
+
+arrangeTables();
+for (const panel of followers()) sight.observe(panel);
