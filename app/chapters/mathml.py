@@ -61,16 +61,45 @@ def power(base: Markup, exponent: Markup) -> Markup:
     return _element("msup", base + exponent)
 
 
+def e_to(exponent: Markup) -> Markup:
+    """A power of e."""
+    return power(identifier("e"), exponent)
+
+
+def squared(inside: Markup) -> Markup:
+    """The square of something, which gets brackets."""
+    return power(row(bracket("("), inside, bracket(")")), digits("2"))
+
+
+def function(name: Markup, *arguments: Markup) -> Markup:
+    """A function of its arguments, in brackets with commas.
+
+    >>> function(identifier("max"), digits("1"), digits("2")).count("<mo>,</mo>")
+    1
+    """
+    return row(name, bracket("("), *_joined(list(arguments), operator(",")), bracket(")"))
+
+
+def below(base: Markup, under: Markup) -> Markup:
+    """An index below and to the right of something."""
+    return _element("msub", base + under)
+
+
+def underneath(base: Markup, under: Markup) -> Markup:
+    """An index right below something, as the j below a maximum."""
+    return _element("munder", base + under)
+
+
 def indexed(name: str, *indices: int | str, role: Role | None = None, above: str = "") -> Markup:
     """A name with indices below and perhaps something above: q with 3, 1; W with O above.
 
     >>> indexed("μ", 3)
     Markup('<msub><mi>μ</mi><mn>3</mn></msub>')
     """
-    below = [
+    marks = [
         digits(str(index)) if isinstance(index, int) else identifier(index) for index in indices
     ]
-    under = below[0] if len(below) == 1 else row(*_joined(below, _element("mo", escape(","))))
+    under = marks[0] if len(marks) == 1 else row(*_joined(marks, _element("mo", escape(","))))
     base = identifier(name)
     if above and indices:
         return _element("msubsup", base + under + _above(above), role)
@@ -111,8 +140,7 @@ def total(terms: Iterable[Markup]) -> Markup:
 
 def summed(over: str, term: Markup) -> Markup:
     """The sum sign with its index below, and the term."""
-    sign = _element("munder", operator("∑") + identifier(over))
-    return row(sign, term)
+    return row(underneath(operator("∑"), identifier(over)), term)
 
 
 def steps(left: Markup, lines: Sequence[tuple[Relation, Markup]]) -> Markup:
