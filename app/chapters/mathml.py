@@ -43,7 +43,7 @@ def digits(text: str) -> Markup:
 
 def row(*items: Markup, role: Role | None = None) -> Markup:
     """Things side by side, as one."""
-    return _element("mrow", Markup("").join(items), role)
+    return _element("mrow", Markup("".join(items)), role)
 
 
 def fraction(above: Markup, below: Markup) -> Markup:
@@ -130,7 +130,7 @@ def number(value: float, role: Role | None = None, bracketed: bool = False) -> M
 
 def bracket(text: str) -> Markup:
     """One bracket that keeps the height of a line."""
-    return Markup('<mo stretchy="false">{}</mo>').format(text)
+    return Markup(f'<mo stretchy="false">{escape(text)}</mo>')
 
 
 def total(terms: Iterable[Markup]) -> Markup:
@@ -148,19 +148,16 @@ def steps(left: Markup, lines: Sequence[tuple[Relation, Markup]]) -> Markup:
 
     The cells have the classes `lhs`, `relation` and `rhs` for the style sheet to align.
     """
-    rows = []
+    rows = ""
     for place, (relation, right) in enumerate(lines):
-        cells = (left if place == 0 else Markup(""), operator(relation), right)
-        rows.append(
-            Markup("<mtr>{}</mtr>").format(
-                Markup("").join(
-                    Markup('<mtd class="{}">{}</mtd>').format(name, cell)
-                    for name, cell in zip(("lhs", "relation", "rhs"), cells, strict=True)
-                )
-            )
+        rows += (
+            f'<mtr><mtd class="lhs">{left if place == 0 else ""}</mtd>'
+            f'<mtd class="relation">{operator(relation)}</mtd>'
+            f'<mtd class="rhs">{right}</mtd></mtr>'
         )
-    table = Markup('<mtable class="steps">{}</mtable>').format(Markup("").join(rows))
-    return Markup('<math display="block">{}</math>').format(table)
+    return Markup(
+        f'<math display="block"><mtable class="steps" displaystyle="true">{rows}</mtable></math>'
+    )
 
 
 def _above(text: str) -> Markup:
@@ -176,5 +173,6 @@ def _joined(items: list[Markup], between: Markup) -> list[Markup]:
 
 
 def _element(name: str, content: Markup, role: Role | None = None) -> Markup:
-    attribute = Markup(' class="role-{}"').format(role) if role else Markup("")
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), attribute, content)
+    """An element around content that is escaped already, as its type says."""
+    attribute = f' class="role-{role}"' if role else ""
+    return Markup(f"<{name}{attribute}>{content}</{name}>")
