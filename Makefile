@@ -6,7 +6,7 @@ HOST   ?= 127.0.0.1
 PORT   ?= 8000
 
 BIN    := .venv/bin
-STAMPS := .stamps
+STAMPS := .venv/stamps
 PACKAGING := pyproject.toml constraints.txt hatch_build.py scripts/install.sh
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -46,7 +46,7 @@ constraints: $(STAMPS)/test ## write constraints.txt anew from what .venv holds
 	scripts/freeze.sh > constraints.new && mv constraints.new constraints.txt
 
 clean: ## remove what these commands made
-	rm -rf .venv .stamps node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # ---- the files behind the names ----
 

@@ -3,7 +3,7 @@
 #
 # Everything but torch is plain pip under constraints.txt. Torch comes first and apart, because on
 # Linux the default build brings gigabytes of CUDA libraries. In order:
-#   1. no Linux, or an NVIDIA card at work: what pip takes is right;
+#   1. not Linux, or an NVIDIA card at work: what pip takes is right;
 #   2. a CPU wheel in a folder that pip is configured to look in (find-links): that one;
 #   3. otherwise uv, which knows where the CPU builds are (--torch-backend=cpu).
 # TORCH=default skips the choice and lets pip take its default.
@@ -13,12 +13,13 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 pip=("$python" -m pip --disable-pip-version-check)
 extras=${1:-}
+echo "Installing into .venv; the first time takes a few minutes."
 torch=$(grep '^torch==' constraints.txt)
 
 if "$python" -c 'import torch' 2>/dev/null && "${pip[@]}" freeze | grep -q "^$torch\(+\|$\)"; then
     echo "torch: $torch is installed"
 elif [ "${TORCH:-}" = default ] || [ "$(uname -s)" != Linux ] || nvidia-smi >/dev/null 2>&1; then
-    echo "torch: pip's default build"
+    echo "torch: what pip takes by default"
 elif "${pip[@]}" install --quiet --no-index --no-deps "$torch" 2>/dev/null; then
     echo "torch: the wheel in pip's find-links folder"
 else

@@ -44,6 +44,7 @@ CHROMIUM_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
+    "--disable-dev-shm-usage",  # containers give it 64 MB
     "--disable-domain-reliability",
     "--disable-sync",
     "--metrics-recording-only",
