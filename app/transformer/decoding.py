@@ -1,0 +1,321 @@
+"""Greedy and beam search with the paper's length penalty (§6.1), for one sentence or a batch.
+
+The rules, where systems differ:
+
+- A hypothesis's score is its log-probability divided by lp(Y) = (5 + |Y|)^α / (5 + 1)^α (Wu et al.
+  2016). |Y| counts target tokens only, END among them since its probability is counted too.
+- Each step looks at the 2 · beam_size likeliest continuations of a sentence's running hypotheses.
+  One that writes END is finished if it is among the first beam_size of them, and dropped otherwise;
+  the first beam_size that do not write END run on. A sentence is done once beam_size hypotheses are
+  finished. (fairseq's rule; `early_stopping=True` in transformers.)
+- At most source length + 50 tokens, END included on both sides, and no more than the model has
+  positions. What runs then is taken as it is, unfinished, if fewer than beam_size are finished.
+- Padding, START and the unknown token are never written. Their probability still counts in the
+  softmax: the log-probabilities are the model's own.
+- Greedy search is beam_size = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from app.transformer.config import TransformerConfig
+from app.transformer.prepared import VOCABULARY_BLOCK
+from app.transformer.steps import Steps
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """lp(Y) = (5 + |Y|)^α / (5 + 1)^α for |Y| = `length` target tokens.
+
+    >>> round(-2.0 / length_penalty(4, 0.6), 6), round(-2.3 / length_penalty(7, 0.6), 6)
+    (-1.568105, -1.517434)
+    """
+    return float(((5 + length) / 6) ** alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search; the defaults are the paper's."""
+
+    beam_size: int = 4
+    alpha: float = 0.6
+    max_extra: int = 50  # output tokens beyond the source's
+    history: bool = False  # keep every candidate of every step
+
+    def __post_init__(self) -> None:
+        if self.beam_size < 1:
+            raise ValueError(f"beam_size = {self.beam_size}: at least 1 is needed")
+        if not math.isfinite(self.alpha) or self.alpha < 0:
+            raise ValueError(f"alpha = {self.alpha}: a number of at least 0 is needed")
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A translation as tokens, END included when `ended`, each with its log-probability."""
+
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    log_prob: float
+    score: float  # log_prob / length_penalty(len(tokens), alpha)
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A continuation that the search looked at."""
+
+    parent: int  # which running hypothesis it continues, from 0 in the order they were kept
+    token: int
+    token_log_prob: float
+    log_prob: float  # of the whole hypothesis
+    fate: Literal["kept", "finished", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sentence's hypotheses, best score first, and each step's candidates, best first."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    history: tuple[tuple[Candidate, ...], ...]
+    cancelled: bool = False
+
+    @property
+    def best(self) -> Hypothesis:
+        """The hypothesis with the best score."""
+        return self.hypotheses[0]
+
+
+# called after each step with the sentence's number in the batch and its likeliest tokens so far;
+# False gives the sentence up
+OnStep = Callable[[int, tuple[int, ...]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A hypothesis as its last token and what came before."""
+
+    before: _Node | None
+    token: int
+    log_prob: float
+
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(node.token for node in self._path())
+
+    def _path(self) -> list[_Node]:
+        path, node = [], self
+        while node.before is not None:
+            path.append(node)
+            node = node.before
+        return path[::-1]
+
+    def hypothesis(self, alpha: float, *, ended: bool) -> Hypothesis:
+        path = self._path()
+        totals = [0.0, *(node.log_prob for node in path)]
+        return Hypothesis(
+            tokens=tuple(node.token for node in path),
+            log_probs=tuple(b - a for a, b in pairwise(totals)),
+            log_prob=self.log_prob,
+            score=self.log_prob / length_penalty(len(path), alpha),
+            ended=ended,
+        )
+
+
+@dataclass(slots=True)
+class _Sentence:
+    """One sentence's beam."""
+
+    number: int
+    max_new: int
+    eos_id: int
+    options: SearchOptions
+    running: list[_Node] = field(default_factory=lambda: [_Node(None, -1, 0.0)])
+    parents: list[int] = field(default_factory=list)  # of each running one, in the step before
+    finished: list[Hypothesis] = field(default_factory=list)
+    history: list[tuple[Candidate, ...]] = field(default_factory=list)
+    length: int = 0
+    done: bool = False
+    cancelled: bool = False
+
+    def advance(
+        self, parents: Sequence[int], tokens: Sequence[int], log_probs: Sequence[float]
+    ) -> None:
+        """Take a step's candidates, best first."""
+        beam_size = self.options.beam_size
+        self.length += 1
+        kept: list[_Node] = []
+        kept_parents: list[int] = []
+        looked_at: list[Candidate] = []
+        for rank, (parent, token, log_prob) in enumerate(
+            zip(parents, tokens, log_probs, strict=True)
+        ):
+            if log_prob == -math.inf:
+                break
+            before = self.running[parent]
+            fate: Literal["kept", "finished", "dropped"] = "dropped"
+            if token == self.eos_id:
+                if rank < beam_size and len(self.finished) < beam_size:
+                    fate = "finished"
+                    node = _Node(before, token, log_prob)
+                    self.finished.append(node.hypothesis(self.options.alpha, ended=True))
+            elif len(kept) < beam_size:
+                fate = "kept"
+                kept.append(_Node(before, token, log_prob))
+                kept_parents.append(parent)
+            if self.options.history:
+                looked_at.append(
+                    Candidate(parent, token, log_prob - before.log_prob, log_prob, fate)
+                )
+        self.running, self.parents = kept, kept_parents
+        if self.options.history:
+            self.history.append(tuple(looked_at))
+        self.done = len(self.finished) >= beam_size or not kept or self.length >= self.max_new
+
+    def likeliest(self) -> tuple[int, ...]:
+        """What to show while the sentence is being translated."""
+        if self.running:
+            return self.running[0].tokens()
+        return self.finished[0].tokens if self.finished else ()
+
+    def found(self) -> Found:
+        hypotheses = list(self.finished)
+        for node in self.running[: self.options.beam_size - len(hypotheses)]:
+            if node.before is not None:
+                hypotheses.append(node.hypothesis(self.options.alpha, ended=False))
+        hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+        return Found(tuple(hypotheses), tuple(self.history), self.cancelled)
+
+
+def search(
+    steps: Steps,
+    config: TransformerConfig,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions | None = None,
+    *,
+    on_step: OnStep | None = None,
+    device: torch.device | str = "cpu",
+) -> list[Found]:
+    """Translate `sources`, each a sequence of token ids that closes with END; in their order.
+
+    Raises ValueError for an empty source or one longer than the model's positions.
+    """
+    options = options or SearchOptions()
+    for source in sources:
+        if not 0 < len(source) <= config.max_len:
+            raise ValueError(
+                f"a source of {len(source)} tokens: from 1 to {config.max_len} are needed"
+            )
+    if not sources:
+        return []
+    with torch.inference_mode():
+        return _search(steps, config, sources, options, on_step, torch.device(device))
+
+
+def _search(
+    steps: Steps,
+    config: TransformerConfig,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    on_step: OnStep | None,
+    device: torch.device,
+) -> list[Found]:
+    beam_size = options.beam_size
+    sentences = [
+        _Sentence(i, min(len(s) + options.max_extra, config.max_len), config.eos_id, options)
+        for i, s in enumerate(sources)
+    ]
+    src = _padded(sources, config.pad_id).to(device)
+    steps.start(src, beam_size, max(sentence.max_new for sentence in sentences))
+    never = torch.tensor(sorted({config.pad_id, config.bos_id, config.unk_id} - {config.eos_id}))
+    never = never.to(device)
+    active = sentences
+    tokens = torch.full((len(active) * beam_size,), config.bos_id, device=device)
+    parents: Tensor | None = None
+    # all rows of a sentence start alike: only the first counts
+    totals = torch.full((len(active), beam_size), -torch.inf, device=device)
+    totals[:, 0] = 0.0
+    while True:
+        candidates = _candidates(steps.step(tokens, parents), totals, never, beam_size)
+        for sentence, chosen in zip(active, candidates, strict=True):
+            if sentence.done:
+                continue
+            sentence.advance(*chosen)
+            if on_step is not None and not on_step(sentence.number, sentence.likeliest()):
+                sentence.done = sentence.cancelled = True
+        left = [row for row, sentence in enumerate(active) if not sentence.done]
+        if not left:
+            return [sentence.found() for sentence in sentences]
+        if len(left) <= 0.75 * len(active):  # moving what is left pays only now and then
+            steps.keep(torch.tensor(left, device=device))
+            active = [active[row] for row in left]
+        tokens, parents, totals = _next_rows(active, beam_size, config.eos_id, device)
+
+
+def _candidates(
+    logits: Tensor, totals: Tensor, never: Tensor, beam_size: int
+) -> list[tuple[list[int], list[int], list[float]]]:
+    """Each sentence's 2 · beam_size likeliest continuations, best first: parents, tokens, totals.
+
+    `logits` (rows, ≥ vocab_size) is changed; `totals` (sentences, beam_size) are the running
+    hypotheses' log-probabilities.
+    """
+    log_norm = logits.logsumexp(-1, keepdim=True)
+    logits.index_fill_(1, never, -torch.inf)
+    values, tokens = top_logits(logits, min(2 * beam_size, logits.shape[1]))
+    width = values.shape[1]
+    log_probs = (values - log_norm).view(len(totals), beam_size, width) + totals[:, :, None]
+    best, index = log_probs.view(len(totals), -1).topk(min(2 * beam_size, beam_size * width))
+    parents = index.div(width, rounding_mode="floor")
+    chosen = tokens.view(len(totals), -1).gather(1, index)
+    return list(zip(parents.tolist(), chosen.tolist(), best.tolist(), strict=True))
+
+
+def _next_rows(
+    active: Sequence[_Sentence], beam_size: int, filler: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, parents (both (rows,)) and totals of what runs on.
+
+    A row that no hypothesis needs (its sentence is done) gets the token `filler`, and -inf.
+    """
+    tokens: list[int] = []
+    parents: list[int] = []
+    totals: list[float] = []
+    for row, sentence in enumerate(active):
+        spare = beam_size - len(sentence.running)
+        tokens += [node.token for node in sentence.running] + [filler] * spare
+        parents += [row * beam_size + parent for parent in sentence.parents]
+        parents += [row * beam_size] * spare
+        totals += [node.log_prob for node in sentence.running] + [-math.inf] * spare
+    return (
+        torch.tensor(tokens, device=device),
+        torch.tensor(parents, device=device),
+        torch.tensor(totals, device=device).view(-1, beam_size),
+    )
+
+
+def top_logits(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row and their indices, as `torch.topk` gives them (equal ones aside).
+
+    Over thousands of columns `topk` costs more than computing them did. The k largest lie in the k
+    blocks with the largest maxima, so that only those blocks need sorting.
+    """
+    rows, columns = logits.shape
+    if columns % VOCABULARY_BLOCK or columns < 4 * k * VOCABULARY_BLOCK:
+        return logits.topk(k)
+    blocks = logits.view(rows, -1, VOCABULARY_BLOCK)
+    chosen = blocks.amax(-1).topk(k, sorted=False).indices  # (rows, k)
+    inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, VOCABULARY_BLOCK))
+    values, index = inside.view(rows, -1).topk(k)
+    block = chosen.gather(1, index.div(VOCABULARY_BLOCK, rounding_mode="floor"))
+    return values, block * VOCABULARY_BLOCK + index.remainder(VOCABULARY_BLOCK)
+
+
+def _padded(sources: Sequence[Sequence[int]], pad_id: int) -> Tensor:
+    n = max(map(len, sources))
+    return torch.tensor([[*source, *[pad_id] * (n - len(source))] for source in sources])
