@@ -31,6 +31,10 @@ class Document:
         """Every value of the attributes `names`."""
         return [e.attributes[name] for e in self.elements for name in names if name in e.attributes]
 
+    def text_of_all(self) -> str:
+        """Every piece of text, in the order of the elements."""
+        return "\n".join(element.text for element in self.elements)
+
     @property
     def ids(self) -> list[str]:
         return self.values("id")
