@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +33,53 @@ def serve(
 
     chosen: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     run(Settings(**{name: value for name, value in chosen.items() if value is not None}))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model's folder.")],
+    file: Annotated[Path, typer.Argument(help="Tab-separated: source, then its references.")],
+    beam_size: Annotated[int, typer.Option(help="1 is greedy search.", min=1, max=32)] = 4,
+    alpha: Annotated[float, typer.Option(help="Length penalty of §6.1.", min=0, max=5)] = 0.6,
+    limit: Annotated[int | None, typer.Option(help="The first lines only.", min=1)] = None,
+    batch_size: Annotated[int, typer.Option(help="Sentences at a time.", min=1)] = 64,
+    precision: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="Of weights and arithmetic.")
+    ] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+) -> None:
+    """Score a model's translations with sacreBLEU: BLEU and chrF, with signatures."""
+    from app.training import evaluation
+    from app.transformer import checkpoint
+    from app.transformer.decoding import SearchOptions
+    from app.translation.tokenizer import Tokenizer, TokenizerError
+
+    try:
+        examples = evaluation.read_examples(file, limit)
+        loaded = checkpoint.load(model, device=device)
+        tokenizer = Tokenizer(loaded.tokenizer)
+    except (evaluation.EvaluationError, checkpoint.CheckpointError, TokenizerError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    with typer.progressbar(length=len(examples), label="Translating", file=sys.stderr) as bar:
+        result = evaluation.evaluate(
+            loaded.model,
+            tokenizer,
+            examples,
+            SearchOptions(beam_size=beam_size, alpha=alpha),
+            precision=precision,
+            batch_size=batch_size,
+            progress=bar.update,
+        )
+    if output is not None:
+        output.write_text("".join(f"{line}\n" for line in result.hypotheses), encoding="utf-8")
+    scores = result.scores
+    typer.echo(f"model      {model} ({loaded.digest[:12]})")
+    typer.echo(f"search     beam size {beam_size}, alpha {alpha}, {precision}, {device}")
+    typer.echo(f"sentences  {len(examples)}, {result.sentences_per_second:.1f} per second")
+    typer.echo(f"BLEU       {scores.bleu:.2f}  {scores.bleu_signature}")
+    typer.echo(f"chrF       {scores.chrf:.2f}  {scores.chrf_signature}")
 
 
 def main() -> None:
