@@ -36,6 +36,11 @@ def words(text: str) -> Markup:
     return _element("mtext", escape(text))
 
 
+def space() -> Markup:
+    """A thin space, as between max and its argument."""
+    return Markup('<mspace width="0.17em"></mspace>')
+
+
 def digits(text: str) -> Markup:
     """Digits that are no calculated number, such as an index."""
     return _element("mn", escape(text))

@@ -115,7 +115,9 @@ def _row_max(place: Place) -> Arithmetic:
     largest = mathml.identifier("max")
     filled = mathml.function(largest, *map(mathml.number, values))
     symbols = mathml.row(
-        mathml.underneath(largest, mathml.identifier("j")), indexed("s", i, "j", above="masked")
+        mathml.underneath(largest, mathml.identifier("j")),
+        mathml.space(),
+        indexed("s", i, "j", above="masked"),
     )
     notes = [
         "Only used to keep the exponentials from overflowing; the weights do not depend on it."
