@@ -166,7 +166,8 @@ def new_page(server: str, browser: Browser) -> Iterator[NewPage]:
 def _watch(page: Page, problems: list[str], allow: tuple[str, ...]) -> None:
     def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not any(part in message.text for part in allow):
-            problems.append(f"console {message.type}: {message.text}")
+            where = message.location["url"]
+            problems.append(f"console {message.type}: {message.text} ({where})")
 
     def on_request(request: Request) -> None:
         address = urlsplit(request.url)
