@@ -13,8 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
+from app.chapters.arithmetic import Explanation, explain
 from app.chapters.calculation import Calculation, WorkedExample, calculate
 from app.chapters.contract import Download, Panel, Parsed, Problem
+from app.chapters.three_positions_figure import head_rows
 from app.chapters.three_positions_state import GUESSES, Languages, Parameters
 from app.chapters.three_positions_view import (
     Head,
@@ -24,24 +26,43 @@ from app.chapters.three_positions_view import (
     draw_sublayer,
     reads,
 )
+from app.chapters.what_changed import WhatChanged, what_changed
 from app.chapters.worked_example import available
 
 SLUG: Final = "three-positions"
 EXAMPLE: Final = "three_positions"
 
 
-STAGES: Final = {
-    **dict.fromkeys(("X",), "inputs"),
-    **dict.fromkeys(("W_Q", "W_K", "W_V", "Q", "K", "V"), "project"),
-    **dict.fromkeys(("scores", "scaled_scores", "masked_scores", "row_max"), "compare"),
-    **dict.fromkeys(("shifted", "exponentials", "denominator", "weights"), "share"),
-    "head output": "mix",
-    **dict.fromkeys(("concat", "W_O", "output"), "join"),
-    **dict.fromkeys(
-        ("residual_sum", "mean", "variance", "layer_norm", "gamma", "beta", "epsilon"), "normalise"
-    ),
+TABLES: Final = {
+    **{"W_Q": "Q", "W_K": "K", "W_V": "V", "row_max": "masked_scores"},
+    **{"denominator": "exponentials", "mean": "statistics", "variance": "statistics"},
+    **dict.fromkeys(("gamma", "beta", "epsilon"), "layer_norm"),
 }
-"""Where on the bench each matrix stands."""
+"""The table in or beside which a number stands, where it is not the one of its own name."""
+
+ROLES: Final = {"Q": "query", "K": "key", "V": "value", "weights": "weight"}
+"""The colour of what a number was made of."""
+
+
+def matrix_of(address: str) -> str:
+    """The name of the matrix in an address.
+
+    >>> matrix_of("head1.weights.3.2"), matrix_of("mean.3")
+    ('weights', 'mean')
+    """
+    parts = address.split(".")
+    return parts[1] if parts[0].startswith("head") else parts[0]
+
+
+def name_of(address: str) -> str:
+    """An address as a person would say it.
+
+    >>> name_of("head1.scaled_scores.3.2"), name_of("mean.3")
+    ('head 1 scaled scores 3, 2', 'mean 3')
+    """
+    parts = address.split(".")
+    head = f"head {parts.pop(0)[4:]} " if parts[0].startswith("head") else ""
+    return f"{head}{parts[0].replace('_', ' ')} {', '.join(parts[1:])}".strip()
 
 
 class Preset(NamedTuple):
@@ -62,6 +83,7 @@ class InputCell(NamedTuple):
     typed: str
     changed: bool
     invalid: bool
+    operand: bool = False
 
 
 class Lesson:
@@ -81,13 +103,33 @@ class Lesson:
 
     @cached_property
     def then(self) -> Calculation:
-        """The reference: the original inputs under the same rules."""
-        return self._chapter.calculate(replace(self.state, x=self.language.default.x))
+        """The reference: the worked example as published."""
+        return self._chapter.original(self.state.example)
+
+    reference_name = "the original state"
+
+    @cached_property
+    def changes(self) -> WhatChanged:
+        """What became of each position."""
+        return what_changed(self.then, self.now)
+
+    @cached_property
+    def shown(self) -> Explanation | None:
+        """The open number's arithmetic."""
+        return explain(self.now, self.state.show) if self.state.show else None
+
+    @cached_property
+    def operands(self) -> list[tuple[str, str]]:
+        """Address and short name of what the open number was made of."""
+        return [
+            (address, name_of(address)) for address in (self.shown.operands if self.shown else ())
+        ]
 
     @cached_property
     def marks(self) -> Marks:
         """What is emphasised in the tables."""
-        return Marks(self.state.position, self.state.show, {})
+        operands = {address: ROLES.get(matrix_of(address), "") for address, _ in self.operands}
+        return Marks(self.state.position, self.state.show, operands)
 
     @cached_property
     def heads(self) -> list[Head]:
@@ -126,11 +168,15 @@ class Lesson:
         """The original inputs and the example's edits, each under the present rules."""
         choices = [("Original", "The worked example as published.", self.language.default.x)]
         choices += [
-            (edit.title, edit.note, tuple(map(tuple, edit.X.tolist()))) for edit in self.example.edits
+            (edit.title, edit.note, tuple(map(tuple, edit.X.tolist())))
+            for edit in self.example.edits
         ]
         return [
             Preset(
-                title, note, self._chapter.query(replace(self.state, x=x, show="")), x == self.state.x
+                title,
+                note,
+                self._chapter.query(replace(self.state, x=x, show="")),
+                x == self.state.x,
             )
             for title, note, x in choices
         ]
@@ -161,14 +207,21 @@ class Lesson:
         return [reads(self.example, index) for index in range(self.example.h)]
 
     @cached_property
-    def stage(self) -> str:
-        """The stage in which the open number stands; empty for none."""
+    def shown_table(self) -> str:
+        """The id of the table after which the open number's arithmetic stands; empty for none."""
         if not self.state.show:
             return ""
-        first, *rest = self.state.show.split(".")
-        if first.startswith("head"):
-            return STAGES["head output" if rest[0] == "output" else rest[0]]
-        return STAGES[first]
+        matrix = matrix_of(self.state.show)
+        head = self.state.show.split(".")[0] + "." if self.state.show.startswith("head") else ""
+        return head + TABLES.get(matrix, matrix)
+
+    @cached_property
+    def rows(self) -> list[Markup]:
+        """A picture of each head's attention rows."""
+        return [
+            head_rows(steps, number, self.state.position)
+            for number, steps in enumerate(self.now.heads, start=1)
+        ]
 
     @cached_property
     def closed_query(self) -> str:
@@ -188,10 +241,9 @@ class Lesson:
         """What stands in a field of one value."""
         return self.parsed.typed[field][-1]
 
-    def _editable(
-        self, field: str, name: str, original: Sequence[float]
-    ) -> list[InputCell]:
+    def _editable(self, field: str, name: str, original: Sequence[float]) -> list[InputCell]:
         refused = {p.index for p in self.parsed.problems if p.field == field}
+        address = f"X.{field[1:]}" if field[0] == "x" else field
         value: Sequence[float] = (
             self.state.x[int(field[1:]) - 1] if field[0] == "x" else getattr(self.state, field)
         )
@@ -203,6 +255,7 @@ class Lesson:
                 typed=typed,
                 changed=value[place - 1] != original[place - 1],
                 invalid=place - 1 in refused or None in refused,
+                operand=f"{address}.{place}" in self.marks.operands,
             )
             for place, typed in enumerate(self.parsed.typed[field], start=1)
         ]
@@ -221,13 +274,17 @@ class ThreePositions:
         "last bit. Two heads, every weight set by hand, every number open to inspection."
     )
     template = "chapters/three-positions.html"
-    uses_plotly = True
+    uses_plotly = False  # loaded by the one figure that draws with it, once somebody opens it
     panels = (Panel("bench", "The bench: edit, and see every number follow", 2300),)
 
     def __init__(self, examples: Mapping[str, WorkedExample]) -> None:
         """`examples` by folder name; `EXAMPLE` is the one that the prose is about."""
         others = [example for slug, example in examples.items() if slug != EXAMPLE]
         self.languages = Languages([examples[EXAMPLE], *others])
+        self._originals = {
+            slug: self.calculate(language.default)
+            for slug, language in self.languages.by_slug.items()
+        }
         self.downloads: tuple[Download[Parameters], ...] = ()
 
     def parse(self, query: Sequence[tuple[str, str]]) -> Parsed[Parameters]:
@@ -250,6 +307,10 @@ class ThreePositions:
             parameters.beta,
             parameters.epsilon,
         )
+
+    def original(self, example: str) -> Calculation:
+        """The numbers of a worked example as published."""
+        return self._originals[example]
 
     def context(self, parsed: Parsed[Parameters]) -> dict[str, Any]:
         """One object, whose parts are made on demand: a fragment pays for its own panel alone."""

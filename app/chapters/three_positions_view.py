@@ -61,6 +61,7 @@ class Head(NamedTuple):
     shifted: Matrix
     exponentials: Matrix
     weights: Matrix
+    mixed: Matrix
     output: Matrix
 
 
@@ -71,6 +72,7 @@ class Sublayer(NamedTuple):
     W_O: Matrix
     output: Matrix
     residual_sum: Matrix
+    statistics: Matrix
     layer_norm: Matrix
 
 
@@ -125,21 +127,20 @@ def draw_head(now: Calculation, then: Calculation, marks: Marks, index: int) -> 
         Q=projected("Q", "Queries", "query"),
         K=projected("K", "Keys", "key"),
         V=projected("V", "Values", "value"),
-        scores=square("scores", "<i>QK</i>ᵀ", "Scores", ghosts=True),
+        scores=square("scores", "", "Scores <i>QK</i>ᵀ", ghosts=True),
         scaled_scores=square(
             "scaled_scores",
-            f"<i>QK</i>ᵀ/{root}" if now.scaled else "<i>QK</i>ᵀ",
-            f"Scores divided by {root}" if now.scaled else "Scores, not divided",
+            "",
+            f"Scaled scores <i>QK</i>ᵀ/{root}" if now.scaled else "Scores, not divided",
             ghosts=True,
         ),
         masked_scores=with_column(
-            square("masked_scores", "<i>S</i>", "After the mask"), "row_max", "largest"
+            square("masked_scores", "", "Masked scores"), "row_max", "largest"
         ),
-        shifted=square("shifted", "<i>S</i> − max", "Minus the row’s largest"),
-        exponentials=with_column(
-            square("exponentials", "<i>e</i><sup>…</sup>", "Exponentials"), "denominator", "sum"
-        ),
+        shifted=square("shifted", "", "Minus the row’s largest"),
+        exponentials=with_column(square("exponentials", "", "Exponentials"), "denominator", "sum"),
         weights=square("weights", "<i>A</i>", "Weights: each row sums to 1", heat=True),
+        mixed=_mixed(now, marks, index),
         output=Matrix(
             start + "output",
             "",
@@ -164,9 +165,10 @@ def draw_sublayer(now: Calculation, then: Calculation, marks: Marks) -> Sublayer
         lines = _lines(name, getattr(now, name), getattr(then, name), marks)
         return Matrix(name, "", Markup(symbol), Markup(caption), columns, lines)
 
-    residual = plain("residual_sum", "<i>X</i> + <i>Y</i>", "Residual sum", numbers)
+    residual = plain("residual_sum", "", "Residual sum <i>X</i> + <i>Y</i>", numbers)
+    statistics = [_line(i, [], marks) for i in range(len(now.X))]
     for name in ("mean", "variance"):
-        _append(residual.lines, name, getattr(now, name), getattr(then, name), marks)
+        _append(statistics, name, getattr(now, name), getattr(then, name), marks)
     rows = _lines("W_O", now.W_O.W_O, then.W_O.W_O, marks._replace(selected=0))
     return Sublayer(
         concat=plain("concat", "<i>O</i>", "Concatenation of the heads", joined),
@@ -179,8 +181,49 @@ def draw_sublayer(now: Calculation, then: Calculation, marks: Marks) -> Sublayer
             [line._replace(label=label) for line, label in zip(rows, joined, strict=True)],
         ),
         output=plain("output", "<i>Y</i>", "After the output projection", numbers),
-        residual_sum=residual._replace(columns=(*numbers, Markup("mean"), Markup("variance"))),
-        layer_norm=plain("layer_norm", "LN", "LayerNorm", numbers),
+        residual_sum=residual,
+        statistics=Matrix(
+            "statistics",
+            "",
+            _NONE,
+            Markup("Over the coordinates"),
+            (Markup("mean"), Markup("variance")),
+            statistics,
+        ),
+        layer_norm=plain("layer_norm", "", "LayerNorm", numbers),
+    )
+
+
+def _mixed(now: Calculation, marks: Marks, index: int) -> Matrix:
+    """What the selected position mixes: each allowed key's weight beside its value."""
+    steps, start = now.heads[index], f"head{index + 1}."
+    i = marks.selected
+    lines = []
+    for j, (weight, value) in enumerate(
+        zip(steps.weights[i - 1].tolist(), steps.V.tolist(), strict=True), start=1
+    ):
+        address = f"{start}weights.{i}.{j}"
+        if steps.mask[i - 1, j - 1]:
+            heat = f"heat-{round(weight * HEAT_STEPS)}"
+            cells = [_cell(address, [heat], short(weight), marks)]
+            cells += [
+                _cell(f"{start}V.{j}.{place}", [], short(number), marks)
+                for place, number in enumerate(value, start=1)
+            ]
+        else:
+            cells = [_cell(address, ["blocked"], BLOCKED, marks)]
+            cells += [
+                _cell(f"{start}V.{j}.{place}", ["ghost"], short(number), marks)
+                for place, number in enumerate(value, start=1)
+            ]
+        lines.append(Line(_NONE, Markup(f"key {j}"), cells))
+    return Matrix(
+        f"{start}mixed",
+        "value",
+        Markup(""),
+        Markup(f"Position {i} mixes these values"),
+        (Markup("weight"), *_columns("v", steps.V.shape[1])),
+        lines,
     )
 
 
@@ -259,7 +302,11 @@ def reads(example: WorkedExample, index: int) -> str:
     if None in picked:
         return f"Head {index + 1} multiplies the inputs by its own three matrices."
     queries, keys, values = (_span(places) for places in picked if places is not None)
-    first = f"{queries} as queries and keys" if queries == keys else f"{queries} as queries, {keys} as keys"
+    first = (
+        f"{queries} as queries and keys"
+        if queries == keys
+        else f"{queries} as queries, {keys} as keys"
+    )
     return f"Head {index + 1} reads coordinates {first}, {values} as values."
 
 

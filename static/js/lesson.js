@@ -4,6 +4,9 @@
 import "./numbers.js";
 import { arrangeTables } from "./tables.js";
 
+// What belongs to the reader and not to the answer: what is unfolded, and where Tab enters a table.
+window.htmx?.config.morphIgnore.push("open", "tabindex");
+
 const stateForm = () => document.querySelector("form[data-state]");
 const followers = () => document.querySelectorAll("[data-follows]");
 const byId = (id) => document.getElementById(id);
