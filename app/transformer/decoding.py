@@ -95,6 +95,8 @@ class Found:
 # called after each step with the sentence's number in the batch and its likeliest tokens so far;
 # False gives the sentence up
 OnStep = Callable[[int, tuple[int, ...]], bool]
+# called once per sentence, as soon as it is done
+OnFound = Callable[[int, Found], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,7 @@ def search(
     options: SearchOptions | None = None,
     *,
     on_step: OnStep | None = None,
+    on_found: OnFound | None = None,
     device: torch.device | str = "cpu",
 ) -> list[Found]:
     """Translate `sources`, each a sequence of token ids that closes with END; in their order.
@@ -214,7 +217,7 @@ def search(
     if not sources:
         return []
     with torch.inference_mode():
-        return _search(steps, config, sources, options, on_step, torch.device(device))
+        return _search(steps, config, sources, options, on_step, on_found, torch.device(device))
 
 
 def _search(
@@ -223,6 +226,7 @@ def _search(
     sources: Sequence[Sequence[int]],
     options: SearchOptions,
     on_step: OnStep | None,
+    on_found: OnFound | None,
     device: torch.device,
 ) -> list[Found]:
     beam_size = options.beam_size
@@ -248,6 +252,8 @@ def _search(
             sentence.advance(*chosen)
             if on_step is not None and not on_step(sentence.number, sentence.likeliest()):
                 sentence.done = sentence.cancelled = True
+            if sentence.done and on_found is not None:
+                on_found(sentence.number, sentence.found())
         left = [row for row, sentence in enumerate(active) if not sentence.done]
         if not left:
             return [sentence.found() for sentence in sentences]

@@ -86,7 +86,20 @@ class NotReady(Unavailable):
         super().__init__(message, retry_after)
 
 
-# Models
+# Limits and models
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may ask, and how many may wait."""
+
+    characters: int = 500  # of the text; about five long sentences
+    tokens: int = 128  # of one sentence, END included
+    beam_size: int = 8  # twice the paper's
+    alpha: float = 2.0  # beyond, length alone decides
+    waiting: int = 32  # requests in the queue; more get Busy
+    batch: int = 16  # sentences translated together
+    seconds: float = 20.0  # from asking to the answer; then Busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +315,10 @@ class Translator(Protocol):
     Coroutines never block the event loop; cancelling one gives its place up within a step.
     """
 
+    @property
+    def limits(self) -> Limits:
+        """What may be asked; more is refused before anything is computed."""
+
     def models(self) -> tuple[ModelInfo, ...]:
         """All models, in the order of choice, whatever their state."""
 
@@ -321,7 +338,10 @@ class Translator(Protocol):
         target: Sequence[int],
         interventions: Interventions = Interventions(),
     ) -> Trace:
-        """Look inside, for the ids of one source sentence and any target (both may lack END)."""
+        """Look inside, for the ids of one source sentence and of any target.
+
+        The source gets its END if it lacks it; the target is taken as it is.
+        """
 
     async def head_importance(
         self, model: str, source: Sequence[int], target: Sequence[int]
