@@ -16,10 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.settings import Settings
 from app.web.limits import host_allowed, host_name
 
+# Of the empty stylesheet, and of nothing else: Plotly adds one and fills it rule by rule, which is
+# allowed. (Its heatmaps and colour bars also write style attributes, which stay blocked: draw those
+# as tables, or as bars.)
+_EMPTY_STYLE: Final = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+
 _DIRECTIVES: Final = (
     "default-src 'none'",
     "script-src 'self'",
-    "style-src 'self'",
+    f"style-src 'self' {_EMPTY_STYLE}",
     "img-src 'self' data: blob:",  # blob: and data: for the pictures that a figure saves
     "connect-src 'self'",
     "form-action 'self'",

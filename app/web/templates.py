@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import markupsafe
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, nodes
@@ -25,7 +25,7 @@ from app import paths
 _escape_text: Callable[[str], str] = getattr(markupsafe, "_escape_inner", html.escape)
 
 
-def escape(value: object) -> str:
+def escape(value: Any) -> str:
     """`value` as text for HTML, safe in elements and quoted attributes.
 
     >>> escape("a < b"), escape(Markup("<b>")), escape(3)
@@ -37,9 +37,10 @@ def escape(value: object) -> str:
     """
     kind = type(value)
     if kind is str:
-        return _escape_text(cast(str, value))
+        return _escape_text(value)
     if kind is Markup:
-        return cast(Markup, value)
+        ready: str = value
+        return ready
     return markupsafe.escape(value)
 
 
