@@ -1,7 +1,7 @@
 """Hatchling's hook: put into the wheel what the pages need and Python packaging would leave out.
 
 That is templates, static files, worked examples, trained weights, and of the npm packages the
-minified files with their licences. They travel in `app/_bundled/`; `app/paths.py` finds them there.
+minified scripts and the font, with their licences. They travel in `app/_bundled/`; `app/paths.py` finds them there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDERS = ("templates", "static", "worked_examples", "model_weights")
-FROM_NPM = ("*.min.js", "package.json", "LICENSE*")
+FROM_NPM = ("*.min.js", "DejaVuSans.ttf", "package.json", "LICENSE*")
 
 
 def bundled(root: Path) -> dict[str, str]:
@@ -30,8 +30,8 @@ def bundled(root: Path) -> dict[str, str]:
     for package in needed:
         folder = root / "node_modules" / package
         found = [file for pattern in FROM_NPM for file in folder.rglob(pattern) if file.is_file()]
-        if not any(file.suffix == ".js" for file in found):
-            raise FileNotFoundError(f"{folder} holds no minified script: run npm ci first")
+        if not any(file.suffix in (".js", ".ttf") for file in found):
+            raise FileNotFoundError(f"{folder} holds no script and no font: run npm ci first")
         files += found
     return {
         str(file): f"app/_bundled/{file.relative_to(root).as_posix()}" for file in sorted(files)

@@ -1,8 +1,8 @@
 """The state of the three-position chapter: what its URL may say, and how that is understood.
 
-A row of cells is one field. A form sends it cell by cell (`x1=1&x1=0&x1=1&x1=0`), a link writes it in
-one (`x1=1,0,1,0`); both mean the same. Whatever is refused becomes a `Problem` with a sentence, and
-what was typed is kept so that the page can show it again.
+A row of cells is one field. A form sends it cell by cell (`x1=1&x1=0&x1=1&x1=0`), a link writes it
+in one (`x1=1,0,1,0`); both mean the same. Whatever is refused becomes a `Problem` with a sentence,
+and what was typed is kept so that the page can show it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote
 
 from app.chapters import addresses
-from app.chapters.calculation import WorkedExample, calculate
+from app.chapters.calculation import Calculation, WorkedExample, calculate
 from app.chapters.contract import Parsed, Problem
 
 Row = tuple[float, ...]
@@ -23,6 +23,7 @@ LIMIT: Final = 1_000_000.0
 SMALLEST_EPSILON: Final = 1e-12
 MASKS: Final = ("causal", "all")
 GUESSES: Final = 5
+NO_GUESSES: Final = ("",) * GUESSES
 STEPS: Final = 10
 _LONGEST: Final = 60  # characters of a typed value that are shown again
 
@@ -53,7 +54,7 @@ class Parameters:
     step: int = 1
     show: str = ""
     """The address of the number whose arithmetic is open, for example `head1.weights.3.2`."""
-    guesses: tuple[str, ...] = ("",) * GUESSES
+    guesses: tuple[str, ...] = NO_GUESSES
     """What the reader predicted, as typed; empty where nothing was."""
     reveal: int = 0
     """The question whose answer was asked for without a guess, from 1; 0 for none."""
@@ -78,7 +79,21 @@ class Language:
         self.projections = tuple(choice.name for choice in example.output_projections)
         self.texts: Mapping[str, str] = _as_text(self.default)
         """Every field in the canonical order, with its default as a query would write it."""
-        self.addresses = frozenset(map(str, addresses.everything(calculate(example))))
+        self.original = self.calculate(self.default)
+        self.addresses = frozenset(map(str, addresses.everything(self.original)))
+
+    def calculate(self, parameters: Parameters) -> Calculation:
+        """Every number, from the inputs to LayerNorm."""
+        return calculate(
+            self.example,
+            parameters.x,
+            "all" if parameters.mask == "all" else "causal",
+            parameters.scaled,
+            parameters.w_o,
+            parameters.gamma,
+            parameters.beta,
+            parameters.epsilon,
+        )
 
 
 class Languages:

@@ -27,18 +27,48 @@ function refresh(panel) {
 
 document.addEventListener("click", (event) => {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-  const link = event.target.closest?.("a[href]");
+  const link = event.target.closest?.("a[href]:not([data-plain], [data-try])");
   const name = link?.closest("[data-field]")?.dataset.field;
   const panel = link?.closest("[data-panel]");
-  if (!name || !panel || !window.htmx || !stateForm()) return;
+  if (!name || !panel || !window.htmx) return;
+  const { pathname, search, searchParams } = new URL(link.href);
+  if (pathname !== location.pathname) return;
   event.preventDefault();
-  const value = new URL(link.href).searchParams.get(name) ?? "";
+  const value = searchParams.get(name) ?? "";
   if (name === "show") {
     opening = value !== "";
     if (opening && link.closest("table")) returnTo = link.id;
   }
-  setField(name, value);
-  refresh(panel);
+  if (stateForm()) {
+    setField(name, value);
+    refresh(panel);
+  } else {
+    const source = panel.getAttribute("hx-get");
+    window.htmx.ajax("GET", source + search, { source: panel, target: panel, swap: "outerMorph" });
+  }
+});
+
+// "Try it" in the prose: the bench takes the state of the link, and comes into sight.
+document.addEventListener("click", (event) => {
+  if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest?.("a[data-try]");
+  const form = stateForm();
+  if (!link || !form || !window.htmx) return;
+  event.preventDefault();
+  const bench = form.closest("[data-panel]");
+  window.htmx.ajax("GET", form.getAttribute("hx-get") + link.search, { source: form, target: bench, swap: "outerMorph" });
+  bench.scrollIntoView({ block: "start" });
+});
+
+// Predictions travel with the state, until the state changes: then they would answer other questions.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-quiz]")) return;
+  for (const field of event.target.querySelectorAll('input[name^="guess"]')) setField(field.name, field.value);
+});
+
+document.addEventListener("input", (event) => {
+  if (!event.target.closest("form[data-state]")) return;
+  for (const field of document.querySelectorAll('form[data-state] input[name^="guess"]')) field.value = "";
 });
 
 document.addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-// Copy buttons: `data-copy` names the element whose text is copied, or is the text with `data-text`.
+// Copy buttons: `data-copy` names the element whose text is copied, `data-copy-link` the link.
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -16,11 +16,11 @@ async function copy(text) {
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest?.("[data-copy]");
+  const button = event.target.closest?.("[data-copy], [data-copy-link]");
   if (!button) return;
   event.preventDefault();
-  const source = document.getElementById(button.dataset.copy);
-  const text = source ? (source.value ?? source.textContent).trim() : new URL(button.dataset.copy, location.href).href;
+  const source = document.getElementById(button.dataset.copy ?? button.dataset.copyLink);
+  const text = button.dataset.copyLink ? source.href : (source.value ?? source.textContent).trim();
   const done = await copy(text);
   const label = (button.dataset.label ??= button.textContent);
   button.textContent = done ? "Copied" : "Select it and copy";
@@ -28,3 +28,14 @@ document.addEventListener("click", async (event) => {
     button.textContent = label;
   }, 1600);
 });
+
+// Dialogs open by `command`; a browser that does not know it yet gets the same from here.
+if (!("command" in HTMLButtonElement.prototype)) {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("button[commandfor]");
+    const dialog = button && document.getElementById(button.getAttribute("commandfor"));
+    if (!dialog) return;
+    if (button.getAttribute("command") === "close") dialog.close();
+    else dialog.showModal();
+  });
+}
