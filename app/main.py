@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,7 +19,7 @@ from app import __version__
 from app.chapters import CHAPTERS
 from app.chapters.contract import Chapter
 from app.settings import Settings
-from app.web import api, crawlers, downloads, embeds, health, oembed, pages, panels
+from app.web import api, crawlers, downloads, embeds, health, oembed, pages, panels, streams
 from app.web.errors import as_refusal, refuse
 from app.web.logs import RequestLog, log, log_crash
 from app.web.security import Gate
@@ -29,12 +30,13 @@ def create_app(
     settings: Settings | None = None,
     *,
     chapters: Sequence[Chapter[Any]] = CHAPTERS,
-    services: Sequence[health.Service] = (),
+    services: Mapping[str, health.Service] = MappingProxyType({}),
     site: Site | None = None,
 ) -> FastAPI:
     """The application.
 
-    `services` load in the background once the pages are up; `app.state.services` has them by name.
+    `services`, by name, load in the background once the pages are up; `/readyz` says how far they
+    are, and `app.state.services` has them.
     """
     settings = settings or Settings()
     site = site or Site(settings, chapters)
@@ -66,6 +68,7 @@ def create_app(
         ],
         routes=[
             *panels.routes(site),
+            *streams.routes(site),
             *pages.routes(site),
             *embeds.routes(site),
             *site.assets.routes(),
@@ -77,16 +80,16 @@ def create_app(
     )
     app.include_router(api.router(site))
     app.state.site = site
-    app.state.services = {service.name: service for service in services}
+    app.state.services = services
     return app
 
 
-def _background(services: Sequence[health.Service]) -> Any:
+def _background(services: Mapping[str, health.Service]) -> Any:
     """A lifespan that starts the services without waiting for them, and stops them at the end."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(_start(service)) for service in services]
+        tasks = [asyncio.create_task(_start(name, service)) for name, service in services.items()]
         try:
             yield
         finally:
@@ -94,7 +97,7 @@ def _background(services: Sequence[health.Service]) -> Any:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             for stopped in await asyncio.gather(
-                *(service.stop() for service in services), return_exceptions=True
+                *(service.stop() for service in services.values()), return_exceptions=True
             ):
                 if isinstance(stopped, Exception):
                     log_crash(stopped)
@@ -102,9 +105,9 @@ def _background(services: Sequence[health.Service]) -> Any:
     return lifespan
 
 
-async def _start(service: health.Service) -> None:
+async def _start(name: str, service: health.Service) -> None:
     try:
         await service.start()
     except Exception as error:
         log_crash(error)
-    log.info("service", name=service.name, state=service.state)
+    log.info("service", name=name, state=service.state)

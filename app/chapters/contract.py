@@ -8,9 +8,9 @@ templates everything that they need. It knows nothing of HTTP. A chapter whose n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 P = TypeVar("P")
 
@@ -123,6 +123,27 @@ class Chapter(Protocol[P]):
 
     def api(self, parameters: P) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """The JSON contract: plain dictionaries, lists, numbers, strings, booleans and None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A piece of a streamed answer: a block of the chapter's template, with what it needs."""
+
+    block: str
+    context: Mapping[str, Any]
+    name: str = ""
+    """Empty: the block's HTML is swapped in; otherwise the name of the event that scripts see."""
+
+
+@runtime_checkable
+class Streaming(Protocol[P]):
+    """What a chapter has besides when its answer comes in pieces: `/chapters/{slug}/stream?…`."""
+
+    def stream(self, parsed: Parsed[P]) -> AsyncIterator[Event]:
+        """The pieces, in order. Raises `Unavailable` before the first when none will come.
+
+        Closed, with its `finally` run, as soon as the reader leaves.
+        """
 
 
 class Unavailable(Exception):

@@ -28,6 +28,7 @@ from app.web.routing import Route
 
 VENDOR_FILES: Final[Mapping[str, str]] = {
     "htmx": "htmx.org/dist/htmx.min.js",
+    "htmx-sse": "htmx.org/dist/ext/hx-sse.min.js",
     "plotly": "plotly.js-cartesian-dist-min/plotly-cartesian.min.js",
 }
 """What the pages take from npm: short name → file below `paths.VENDOR`."""

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.chapters.contract import Unavailable
+from app.translation import protocol
 from app.web.jsons import json_response
 from app.web.logs import log_crash
 
@@ -55,8 +56,10 @@ def as_refusal(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error
-        case Unavailable():
+        case Unavailable() | protocol.Unavailable():
             return Refusal(503, error.message, {"Retry-After": str(error.retry_after)})
+        case protocol.BadRequest():
+            return Refusal(422, error.message)
         case ClientGone():
             return Refusal(503, "The request was given up.")
         case HTTPException():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from starlette.requests import Request
@@ -19,10 +19,6 @@ class Service(Protocol):
     """Something that loads after the pages are up, such as a translator."""
 
     @property
-    def name(self) -> str:
-        """What `/readyz` calls it."""
-
-    @property
     def state(self) -> State:
         """Where it stands."""
 
@@ -33,14 +29,14 @@ class Service(Protocol):
         """Give everything back, within a second."""
 
 
-def routes(services: Sequence[Service]) -> list[BaseRoute]:
+def routes(services: Mapping[str, Service]) -> list[BaseRoute]:
     """`/healthz` and `/readyz`."""
 
     async def healthz(request: Request) -> Response:
         return json_response({"status": "alive"}, headers={"Cache-Control": "no-store"})
 
     async def readyz(request: Request) -> Response:
-        parts = {service.name: service.state for service in services}
+        parts = {name: service.state for name, service in services.items()}
         states = set(parts.values())
         # A model that failed is not coming: the rest of the app serves, and says so here.
         status = "loading" if "loading" in states else "ready"

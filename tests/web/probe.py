@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
 from app import paths
-from app.chapters.contract import Busy, Download, NotReady, Panel, Parsed, Problem
+from app.chapters.contract import Busy, Download, Event, NotReady, Panel, Parsed, Problem
 from app.settings import Settings
 from app.web.site import Site
 
@@ -94,6 +94,23 @@ class Probe:
     async def _busy(self) -> dict[str, Any]:
         await asyncio.sleep(0)
         raise Busy(3)
+
+    async def stream(self, parsed: Parsed[Parameters]) -> AsyncIterator[Event]:
+        text = parsed.parameters.text
+        if text == "busy":
+            raise Busy(7)
+        try:
+            for count in range(3):
+                yield Event("stream_piece", {"piece": f"{text} {count}"})
+                if text == "crash":
+                    raise ValueError("secret")
+                if text == "full on the way":
+                    raise Busy(7)
+                await asyncio.sleep(60 if text == "wait long" else 0.001)
+            yield Event("stream_piece", {"piece": "done"}, "finished")
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled.set()
+            raise
 
     def api(self, parameters: Parameters) -> Any:
         if parameters.text == "wait":

@@ -266,8 +266,6 @@ def test_a_panel_without_its_block_is_found_at_start_up() -> None:
 class Slow:
     """A service that is ready when told so."""
 
-    name = "slow"
-
     def __init__(self, fails: bool = False) -> None:
         self.state = "loading"
         self.fails = fails
@@ -287,7 +285,7 @@ class Slow:
 
 def test_pages_are_up_while_a_service_loads_and_readyz_tells() -> None:
     service = Slow()
-    app = create_app(Settings(), site=probe_site(), services=(service,))
+    app = create_app(Settings(), site=probe_site(), services={"slow": service})
     with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         waiting = client.get("/readyz")
         assert (waiting.status_code, waiting.json()["status"]) == (503, "loading")
@@ -302,7 +300,7 @@ def test_pages_are_up_while_a_service_loads_and_readyz_tells() -> None:
 
 def test_a_service_that_fails_leaves_the_rest_serving() -> None:
     service = Slow(fails=True)
-    app = create_app(Settings(), site=probe_site(), services=(service,))
+    app = create_app(Settings(), site=probe_site(), services={"slow": service})
     with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         client.portal.call(service.may_finish.set)
         answer = client.get("/readyz")

@@ -184,6 +184,17 @@ def test_case_15_and_17_hostile_requests_are_refused_quickly_in_steady_memory(
     assert status(server.get(b"/healthz")) == 200
 
 
+def test_case_19_two_hundred_clients_that_leave_leave_the_next_one_served(server: Server) -> None:
+    for _ in range(200):
+        with server.connect() as connection:
+            connection.sendall(
+                b"GET /chapters/probe/stream?text=wait+long HTTP/1.1\r\nHost: a\r\n\r\n"
+            )
+    started = time.perf_counter()
+    assert b"next 2" in server.get(b"/chapters/probe/stream?text=next")
+    assert time.perf_counter() - started < 2
+
+
 def test_logs_say_which_route_answered_and_nothing_that_was_typed(server: Server) -> None:
     server.get(b"/chapters/probe?text=my+secret+sentence&number=secret")
     server.get(b"/chapters/probe/panels/bench?text=crash&secret=1")
