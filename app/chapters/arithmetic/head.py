@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from app.chapters import mathml, numbers
@@ -240,7 +241,10 @@ def _head_output(place: Place) -> Arithmetic:
     title = f"Output of head {place.address.head} for position {i}, coordinate {j}"
     left = indexed("o", i, j)
     if not keys:
-        return nothing(place, title, left)
+        # The next step needs a number: 0 stands for no answer, and the note says so.
+        return replace(
+            nothing(place, title, left, "The 0 here stands for no answer."), blocked=False
+        )
     pairs = [(place.here("weights", i, key), place.here("V", key, j)) for key in keys]
     formula = mathml.summed(
         "l",

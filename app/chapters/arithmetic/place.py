@@ -117,12 +117,11 @@ def blocked(place: Place, title: str, left: Markup, right: Markup, *notes: str) 
     return Arithmetic(title, left, [("=", right)], (), (reason, *notes), blocked=True)
 
 
-def nothing(place: Place, title: str, left: Markup) -> Arithmetic:
+def nothing(place: Place, title: str, left: Markup, *notes: str) -> Arithmetic:
     """A number of a row in which every key is forbidden."""
     note = f"Position {place.i} may attend to no key at all, so there is nothing to share out."
-    return Arithmetic(
-        title, left, [("=", mathml.words("nothing allowed"))], (), (note,), blocked=True
-    )
+    line: Line = ("=", mathml.words("nothing allowed"))
+    return Arithmetic(title, left, [line], (), (note, *notes), blocked=True)
 
 
 def blocked_terms(place: Place, one: str, more: str) -> list[str]:
