@@ -93,11 +93,12 @@ class Ragged:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 
-    def padded(self, which: NDArray[np.int64], before: int | None, after: int | None) -> Tensor:
-        """(len(which), longest) token ids with `before` and `after` around each, padded at the end."""
+    def padded(self, which: NDArray[np.int64], before: int | None, after: int) -> Tensor:
+        """(len(which), width) token ids, `before` and `after` around each, padded at the end."""
         lengths = self.lengths[which]
-        extra = (before is not None) + (after is not None)
-        out = np.full((len(which), int(lengths.max()) + extra), PAD_ID, dtype=np.int64)
+        # START is read where END is not, and END predicted where START is not: one of them counts
+        width = rounded(int(lengths.max()) + 1) + (before is not None)
+        out = np.full((len(which), width), PAD_ID, dtype=np.int64)
         first = 0
         if before is not None:
             out[:, 0] = before
@@ -106,8 +107,7 @@ class Ragged:
         inside = columns < lengths[:, None]
         flat = (self.starts[which][:, None] + columns)[inside]
         out[:, first:][inside] = self.tokens[flat]
-        if after is not None:
-            out[np.arange(len(which)), first + lengths] = after
+        out[np.arange(len(which)), first + lengths] = after
         return torch.from_numpy(out)
 
 
@@ -169,26 +169,44 @@ def encode(
     )
 
 
+def rounded(length: int) -> int:
+    """A sentence's length as batches pad it: exact when short, then in ever larger steps.
+
+    Few distinct shapes mean few matrix kernels to build, and building one takes longer than using it.
+
+    >>> [rounded(n) for n in (7, 9, 15, 17, 33)]
+    [7, 10, 16, 20, 40]
+    """
+    step = 1 if length <= 8 else 2 if length <= 16 else 4 if length <= 32 else 8
+    return -(-length // step) * step
+
+
 def batches(
     data: Encoded, batch_tokens: int, seed: int, epoch: int, *, rank: int = 0, world: int = 1
 ) -> list[NDArray[np.int64]]:
     """The epoch's batches as rows of `data`, in order; the same for the same seed and epoch.
 
-    Pairs are sorted by length, ties at random, cut wherever padded source + target would exceed
-    `batch_tokens`, and the batches shuffled. Of `world` processes each gets every world-th batch.
+    Pairs are sorted by length, ties at random, cut before padded source + target would exceed
+    `batch_tokens` and where the number of sentences is a multiple of 16 (again for few shapes), and the
+    batches shuffled. Of `world` processes each gets every world-th batch.
     """
     generator = np.random.default_rng((seed, epoch))
-    src, tgt = data.source.lengths + 1, data.target.lengths + 1
+    longest = int(max(data.source.lengths.max(), data.target.lengths.max())) + 1
+    padded = np.array([rounded(n) for n in range(longest + 1)])
+    src, tgt = padded[data.source.lengths + 1], padded[data.target.lengths + 1]
     order = np.lexsort((generator.random(len(src)), tgt, src))
     cuts = [0]
-    longest_src = longest_tgt = 0
-    for place, row in enumerate(order):
-        longest_src, longest_tgt = max(longest_src, src[row]), max(longest_tgt, tgt[row])
-        count = place - cuts[-1] + 1
-        if count > 1 and count * (longest_src + longest_tgt) > batch_tokens:
-            cuts.append(place)
-            longest_src, longest_tgt = src[row], tgt[row]
-    pieces = np.split(order, cuts[1:])
+    while cuts[-1] < len(order):
+        first = cuts[-1]
+        # no batch is larger than if all its pairs were as short as the first
+        most = max(batch_tokens // int(src[order[first]] + tgt[order[first]]), 1)
+        rows = order[first : first + most]
+        widest = np.maximum.accumulate(src[rows]) + np.maximum.accumulate(tgt[rows])
+        fits = int((widest * np.arange(1, len(rows) + 1) <= batch_tokens).sum())
+        last = first + len(rows) == len(order) and fits == len(rows)
+        count = fits if last or fits < 16 else fits // 16 * 16
+        cuts.append(first + max(count, 1))
+    pieces = np.split(order, cuts[1:-1])
     shuffled = [pieces[i] for i in generator.permutation(len(pieces))]
     whole = len(shuffled) // world * world or len(shuffled)
     return shuffled[rank:whole:world]

@@ -80,6 +80,8 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, output: Path, report: Report) -> None:
         self.config, self.output, self.report = config, output, report
+        # matrix kernels are built once a shape, slowly, and oneDNN remembers only 1,024 by default
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "65536")
         self.rank = int(os.environ.get("RANK", 0))
         self.world = int(os.environ.get("WORLD_SIZE", 1))
         local = int(os.environ.get("LOCAL_RANK", 0))
