@@ -16,8 +16,8 @@ from app.paper.attention import AttentionSteps
 
 _BAR: Final = 64.0  # width of one key's place, in SVG units (CSS pixels at normal size)
 _GAP: Final = 6.0
-_ROW: Final = 46.0  # height of one position's strip
-_TALL: Final = 30.0  # height of a weight of 1
+_ROW: Final = 50.0  # height of one position's strip
+_TALL: Final = 29.0  # height of a weight of 1
 _LEFT: Final = 22.0  # room for the position's number
 _TOP: Final = 18.0  # room for the keys' names
 
@@ -28,8 +28,9 @@ text { font: 12px "DejaVu Sans", system-ui, sans-serif; fill: #1d1d1f; }
 .bar { fill: #5b3fd6; }
 .place { fill: #f5f4f0; }
 .blocked { fill: url(#hatch); }
-.line { stroke: #858279; }
+.line { fill: #d3d0c8; }
 .selected { fill: #f1eefc; }
+.halo { stroke: #ffffff; stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
 """
 
 
@@ -105,21 +106,23 @@ def whole(calculation: Calculation, selected: int = 0) -> str:
 def _body(steps: AttentionSteps, selected: int, hatch: str) -> Markup:
     weights, allowed = steps.weights.tolist(), steps.mask.tolist()
     n = len(weights)
-    out = [
-        f'<text class="soft" x="{_x(j) + _BAR / 2:g}" y="12" text-anchor="middle">key {j + 1}</text>'
-        for j in range(n)
-    ]
+    out = []
+    for j in range(n):
+        middle = _x(j) + _BAR / 2
+        out.append(
+            f'<text class="soft" x="{middle:g}" y="12" text-anchor="middle">key {j + 1}</text>'
+        )
     for i in range(n):
         base = _TOP + (i + 1) * _ROW - 4
         chosen = " selected" if i + 1 == selected else ""
         out.append(f'<text class="soft" x="4" y="{base - 2:g}">{i + 1}</text>')
         for j in range(n):
             x = _x(j)
-            place = f'x="{x:g}" y="{base - _TALL - 12:g}" width="{_BAR:g}" height="{_TALL + 12:g}"'
+            place = f'x="{x:g}" y="{base - _TALL - 16:g}" width="{_BAR:g}" height="{_TALL + 16:g}"'
             middle = f'x="{x + _BAR / 2:g}" text-anchor="middle"'
             if not allowed[i][j]:
                 out.append(f'<rect class="blocked" {place} rx="4" fill="url(#{hatch})"/>')
-                out.append(f'<text class="soft" {middle} y="{base - 17:g}">blocked</text>')
+                out.append(f'<text class="soft halo" {middle} y="{base - 19:g}">blocked</text>')
                 continue
             tall = weights[i][j] * _TALL
             out.append(f'<rect class="place{chosen}" {place} rx="4"/>')
@@ -138,6 +141,6 @@ def _x(j: int) -> float:
 def _hatch(name: str) -> Markup:
     return Markup(
         '<defs><pattern id="{}" width="6.5" height="6.5" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)"><rect class="line" width="1.2" height="6.5" fill="#a9a69d"/>'
+        'patternTransform="rotate(45)"><rect class="line" width="1.2" height="6.5"/>'
         "</pattern></defs>"
     ).format(name)

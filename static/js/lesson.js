@@ -27,7 +27,7 @@ function refresh(panel) {
 
 document.addEventListener("click", (event) => {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-  const link = event.target.closest?.("a[href]:not([data-plain], [data-try])");
+  const link = event.target.closest?.("a[href]:not([data-plain], [data-try], [hx-get])");
   const name = link?.closest("[data-field]")?.dataset.field;
   const panel = link?.closest("[data-panel]");
   if (!name || !panel || !window.htmx) return;
@@ -56,19 +56,26 @@ document.addEventListener("click", (event) => {
   if (!link || !form || !window.htmx) return;
   event.preventDefault();
   const bench = form.closest("[data-panel]");
-  window.htmx.ajax("GET", form.getAttribute("hx-get") + link.search, { source: form, target: bench, swap: "outerMorph" });
+  window.htmx.trigger(form, "htmx:abort");
+  window.htmx.ajax("GET", form.getAttribute("hx-get") + link.search, { source: link, target: bench, swap: "outerMorph" });
   bench.scrollIntoView({ block: "start" });
 });
 
-// Predictions travel with the state, until the state changes: then they would answer other questions.
+// Predictions travel with the state, until its numbers change: then they would answer other questions.
 document.addEventListener("submit", (event) => {
-  if (!event.target.matches("[data-quiz]")) return;
-  for (const field of event.target.querySelectorAll('input[name^="guess"]')) setField(field.name, field.value);
+  const quiz = event.target;
+  if (!quiz.matches("[data-quiz]") || !stateForm() || !window.htmx) return;
+  event.preventDefault();
+  for (const field of quiz.querySelectorAll('input[name^="guess"]')) setField(field.name, field.value);
+  setField("reveal", event.submitter?.name === "reveal" ? event.submitter.value : "0");
+  refresh(quiz.closest("[data-panel]"));
 });
 
 document.addEventListener("input", (event) => {
-  if (!event.target.closest("form[data-state]")) return;
-  for (const field of document.querySelectorAll('form[data-state] input[name^="guess"]')) field.value = "";
+  const form = event.target.closest("form[data-state]");
+  if (!form) return;
+  for (const field of form.querySelectorAll('input[name^="guess"]')) field.value = "";
+  setField("reveal", "0");
 });
 
 document.addEventListener("keydown", (event) => {
@@ -124,8 +131,6 @@ function manageFocus() {
   opening = false;
 }
 
-let current = location.search;
-
 document.addEventListener("htmx:after:swap", () => {
   trouble(false);
   const form = stateForm();
@@ -134,10 +139,21 @@ document.addEventListener("htmx:after:swap", () => {
   manageFocus();
 });
 
-document.addEventListener("htmx:after:history:update", () => {
-  if (location.search === current) return;
-  current = location.search;
-  for (const panel of followers()) panel.dataset.outdated = "";
+// What the numbers depend on: an open number, a step or a prediction changes none of them.
+function numbersOf(search) {
+  const query = new URLSearchParams(search);
+  for (const name of [...query.keys()]) if (/^(show|step|reveal|guess\d+)$/.test(name)) query.delete(name);
+  return query.toString();
+}
+
+let current = numbersOf(location.search);
+
+document.addEventListener("htmx:after:history:update", (event) => {
+  const numbers = numbersOf(location.search);
+  if (numbers === current) return;
+  current = numbers;
+  const from = event.detail?.sourceElement?.closest?.("[data-panel]");
+  for (const panel of followers()) if (panel !== from) panel.dataset.outdated = "";
   for (const panel of followers()) if (inSight.has(panel.id)) follow(panel);
 });
 
