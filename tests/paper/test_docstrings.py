@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 MODULES = [
-    *("arrays", "attention", "errors", "heads", "masks", "positions", "schedule", "smoothing"),
-    "sublayers",
+    *("arrays", "attention", "cost", "errors", "heads", "masks", "positions", "schedule"),
+    *("smoothing", "sublayers", "tables"),
 ]
 
 
