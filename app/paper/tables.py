@@ -127,8 +127,8 @@ TABLE_3: Final = (
     _variation("big", 4.33, 26.4, 213, N=6, d_model=1024, d_ff=4096, h=16, dropout=0.3),
 )
 TABLE_3_SOURCE: Final = (
-    "Table 3: newstest2013, the development set, with beam search and without checkpoint averaging; "
-    "perplexities are per word piece."
+    "Table 3: newstest2013, the development set, with beam search and without checkpoint "
+    "averaging; perplexities are per word piece."
 )
 
 
