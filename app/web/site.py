@@ -44,6 +44,7 @@ class Site:
                 "vendor": self.assets.vendor,
                 "assets": self.assets,
                 "chapters": self.chapters,
+                "nearby": self.nearby,
                 "version": __version__,
             },
             reload=settings.reload_templates,
@@ -71,6 +72,13 @@ class Site:
             if panel.slug == request.path_params["panel"]:
                 return panel
         raise Refusal(404, "This chapter has no such panel.")
+
+    def nearby(self, chapter: Chapter[Any] | None) -> Sequence[Chapter[Any]]:
+        """For the header: a chapter's neighbours in the book, or the first three."""
+        if chapter is None:
+            return self.chapters[:3]
+        at = self.chapters.index(chapter)
+        return [*self.chapters[max(0, at - 1) : at], *self.chapters[at + 1 : at + 2]]
 
     def read(self, request: Request) -> tuple[list[tuple[str, str]], dict[str, str]]:
         """The request's query: the state's pairs and the view's fields. Raises `Refusal`."""
