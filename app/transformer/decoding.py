@@ -99,7 +99,7 @@ OnStep = Callable[[int, tuple[int, ...]], bool]
 OnFound = Callable[[int, Found], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Node:
     """A hypothesis as its last token and what came before."""
 
@@ -157,7 +157,7 @@ class _Sentence:
         for rank, (parent, token, log_prob) in enumerate(
             zip(parents, tokens, log_probs, strict=True)
         ):
-            if log_prob == -math.inf:
+            if log_prob == -math.inf or (len(kept) == beam_size and not self.options.history):
                 break
             before = self.running[parent]
             fate: Literal["kept", "finished", "dropped"] = "dropped"
@@ -268,15 +268,14 @@ def _candidates(
 ) -> list[tuple[list[int], list[int], list[float]]]:
     """Each sentence's 2 · beam_size likeliest continuations, best first: parents, tokens, totals.
 
-    `logits` (rows, ≥ vocab_size) is changed; `totals` (sentences, beam_size) are the running
-    hypotheses' log-probabilities.
+    `logits` is (rows, ≥ vocab_size); `totals` (sentences, beam_size) are the running hypotheses'
+    log-probabilities.
     """
-    log_norm = logits.logsumexp(-1, keepdim=True)
-    logits.index_fill_(1, never, -torch.inf)
-    values, tokens = top_logits(logits, min(2 * beam_size, logits.shape[1]))
+    log_probs = logits.log_softmax(-1).index_fill_(1, never, -torch.inf)
+    values, tokens = top_logits(log_probs, min(2 * beam_size, logits.shape[1]))
     width = values.shape[1]
-    log_probs = (values - log_norm).view(len(totals), beam_size, width) + totals[:, :, None]
-    best, index = log_probs.view(len(totals), -1).topk(min(2 * beam_size, beam_size * width))
+    values = values.view(len(totals), beam_size, width) + totals[:, :, None]
+    best, index = values.view(len(totals), -1).topk(min(2 * beam_size, beam_size * width))
     parents = index.div(width, rounding_mode="floor")
     chosen = tokens.view(len(totals), -1).gather(1, index)
     return list(zip(parents.tolist(), chosen.tolist(), best.tolist(), strict=True))

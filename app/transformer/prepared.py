@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from app.transformer.attention import MultiHeadAttention
@@ -33,23 +33,54 @@ from app.transformer.layers import AddAndNorm, DecoderLayer, EncoderLayer, FeedF
 from app.transformer.model import Transformer
 
 Precision = Literal["float32", "bfloat16"]
-Linear = Callable[[Tensor], Tensor]  # (rows, d_in) → (rows, d_out)
+Linear = Callable[[Tensor], Tensor]  # (rows, d_in) → (rows, d_out), both float32
 
 VOCABULARY_BLOCK = 64  # logits come in whole blocks, see decoding.top_logits
 
 
-def linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    """The function x W^T + b of x (rows, d_in), with W (d_out, d_in) laid out once."""
-    if weight.dtype == torch.bfloat16:
-        if weight.device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported():
-            packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
-            pointwise = torch.ops.mkldnn._linear_pointwise
-            return lambda x: pointwise(x, packed, bias, "none", [], "")
-        return lambda x: F.linear(x, weight, bias)
-    transposed = weight.t().contiguous()
-    if bias is None:
-        return lambda x: x @ transposed
-    return lambda x: torch.addmm(bias, x, transposed)
+def linear(weight: Tensor, bias: Tensor, precision: Precision) -> Linear:
+    """The function x W^T + b, with W (d_out, d_in) laid out once.
+
+    In bfloat16 the products' factors are rounded to it; sums and results stay float32 or come back
+    to it.
+    """
+    if precision == "float32":
+        transposed = weight.float().t().contiguous()
+        bias = bias.float()
+        return lambda x: torch.addmm(bias, x, transposed)
+    product = _bfloat16_product(weight, bias, "none")
+    return lambda x: product(x.bfloat16()).float()
+
+
+def feed_forward(module: FeedForward, precision: Precision) -> Linear:
+    """Eq. 2, laid out once."""
+    inner, outer = module.W_1, module.W_2
+    if precision == "float32":
+        first = linear(inner.weight, inner.bias, precision)
+        second = linear(outer.weight, outer.bias, precision)
+        return lambda x: second(first(x).relu_())
+    first = _bfloat16_product(inner.weight, inner.bias, "relu")
+    second = _bfloat16_product(outer.weight, outer.bias, "none")
+    return lambda x: second(first(x.bfloat16())).float()
+
+
+def _bfloat16_product(weight: Tensor, bias: Tensor, then: Literal["none", "relu"]) -> Linear:
+    weight, bias = weight.bfloat16(), bias.bfloat16()
+    if weight.device.type == "cpu" and _has_packed_bfloat16():
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+        pointwise = torch.ops.mkldnn._linear_pointwise
+        return lambda x: pointwise(x, packed, bias, then, [], "")
+    if then == "relu":
+        return lambda x: F.linear(x, weight, bias).relu_()
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _has_packed_bfloat16() -> bool:
+    """Whether this CPU and this build of torch have matrix units for bfloat16, packed."""
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except (AttributeError, RuntimeError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +92,10 @@ class Norm:
     epsilon: float
 
     @classmethod
-    def of(cls, module: AddAndNorm, dtype: torch.dtype) -> Norm:
-        """The module's numbers in `dtype`."""
+    def of(cls, module: AddAndNorm) -> Norm:
+        """A copy of the module's numbers."""
         norm = module.layer_norm
-        return cls(norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
+        return cls(norm.weight.float().clone(), norm.bias.float().clone(), norm.eps)
 
     def __call__(self, residual_sum: Tensor) -> Tensor:
         """(rows, d_model) → the same shape."""
@@ -73,45 +104,42 @@ class Norm:
         )
 
 
-def _parts(module: nn.Linear, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return module.weight.detach().to(dtype), module.bias.detach().to(dtype)
-
-
 class SelfAttention:
     """Q, K and V in one product; `output` is W_O."""
 
-    def __init__(self, module: MultiHeadAttention, dtype: torch.dtype) -> None:
+    def __init__(self, module: MultiHeadAttention, precision: Precision) -> None:
         self.h = module.h
         scale = 1 / math.sqrt(module.W_Q.weight.shape[0] // module.h)
-        weights = [module.W_Q.weight.detach().float() * scale, module.W_K.weight, module.W_V.weight]
-        biases = [module.W_Q.bias.detach().float() * scale, module.W_K.bias, module.W_V.bias]
+        q, k, v = module.W_Q, module.W_K, module.W_V
         self.qkv = linear(
-            torch.cat([w.detach().to(dtype) for w in weights]),
-            torch.cat([b.detach().to(dtype) for b in biases]),
+            torch.cat([q.weight.float() * scale, k.weight.float(), v.weight.float()]),
+            torch.cat([q.bias.float() * scale, k.bias.float(), v.bias.float()]),
+            precision,
         )
-        self.output = linear(*_parts(module.W_O, dtype))
+        self.output = linear(module.W_O.weight, module.W_O.bias, precision)
 
 
 class CrossAttention:
-    """The fixed half of attention over a memory."""
+    """Cross-attention before its memory is known."""
 
-    def __init__(self, module: MultiHeadAttention, dtype: torch.dtype) -> None:
+    def __init__(self, module: MultiHeadAttention, precision: Precision) -> None:
         self.h = h = module.h
         d_model = module.W_Q.weight.shape[0]
         d_k = d_model // h
         scale = 1 / math.sqrt(d_k)
-        weights = torch.cat([module.W_K.weight.detach(), module.W_V.weight.detach()]).to(dtype)
-        biases = torch.cat([module.W_K.bias.detach(), module.W_V.bias.detach()]).to(dtype)
-        self.kv = linear(weights, biases)
-        # (h, d_model, d_k) and (h, 1, d_k)
-        self.W_Q = (
-            (module.W_Q.weight.detach().float() * scale).view(h, d_k, d_model).transpose(1, 2)
+        k, v = module.W_K, module.W_V
+        self.kv = linear(
+            torch.cat([k.weight.float(), v.weight.float()]),
+            torch.cat([k.bias.float(), v.bias.float()]),
+            precision,
         )
-        self.W_Q = self.W_Q.to(dtype).contiguous()
-        self.b_Q = (module.W_Q.bias.detach().float() * scale).view(h, 1, d_k).to(dtype)
-        # (h, d_k, d_model)
-        self.W_O = module.W_O.weight.detach().t().reshape(h, d_k, d_model).to(dtype).contiguous()
-        self.b_O = module.W_O.bias.detach().to(dtype)
+        # (h, d_model, d_k), (h, 1, d_k) and (h, d_k, d_model)
+        W_Q = module.W_Q.weight.float() * scale
+        self.W_Q = W_Q.view(h, d_k, d_model).transpose(1, 2).contiguous()
+        self.b_Q = (module.W_Q.bias.float() * scale).view(h, 1, d_k)
+        self.W_O = module.W_O.weight.float().t().reshape(h, d_k, d_model).contiguous()
+        # a head's weights sum to 1: h-th parts of b_O on every value add up to b_O
+        self.b_O = module.W_O.bias.float() / h
 
     def fold(self, memory: Tensor, src_bias: Tensor | None) -> FoldedMemory:
         """Fold the projections into `memory` (batch, n, d_model).
@@ -128,7 +156,7 @@ class CrossAttention:
         bias = torch.matmul(self.b_Q, k)  # (batch, h, 1, n)
         if src_bias is not None:
             bias = bias + src_bias[:, None, None, :]
-        values = torch.matmul(v, self.W_O).reshape(batch, h * n, d_model)
+        values = torch.matmul(v, self.W_O).add_(self.b_O).view(batch, h * n, d_model)
         return FoldedMemory(queries, bias.reshape(batch, 1, h * n), values)
 
 
@@ -136,7 +164,7 @@ class CrossAttention:
 class FoldedMemory:
     """One layer's cross-attention for fixed sources.
 
-    scores = x queries + bias; its output is weights values + b_O.
+    scores = x queries + bias; its output, b_O included, is weights values.
     """
 
     queries: Tensor  # (batch, d_model, h · n_src)
@@ -150,26 +178,14 @@ class FoldedMemory:
         self.values = self.values.index_select(0, index)
 
 
-class FeedForwardWeights:
-    """Eq. 2; the activation in place."""
-
-    def __init__(self, module: FeedForward, dtype: torch.dtype) -> None:
-        self.inner = linear(*_parts(module.W_1, dtype))
-        self.outer = linear(*_parts(module.W_2, dtype))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(rows, d_model) → the same shape."""
-        return self.outer(self.inner(x).relu_())
-
-
 class EncoderWeights:
     """One encoder layer."""
 
-    def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
-        self.attention = SelfAttention(layer.self_attention, dtype)
-        self.attention_norm = Norm.of(layer.self_attention_norm, dtype)
-        self.feed_forward = FeedForwardWeights(layer.feed_forward, dtype)
-        self.feed_forward_norm = Norm.of(layer.feed_forward_norm, dtype)
+    def __init__(self, layer: EncoderLayer, precision: Precision) -> None:
+        self.attention = SelfAttention(layer.self_attention, precision)
+        self.attention_norm = Norm.of(layer.self_attention_norm)
+        self.feed_forward = feed_forward(layer.feed_forward, precision)
+        self.feed_forward_norm = Norm.of(layer.feed_forward_norm)
 
     def __call__(self, x: Tensor, batch: int, src_bias: Tensor | None) -> Tensor:
         """(batch · n, d_model) → the same shape."""
@@ -187,39 +203,39 @@ class EncoderWeights:
 
 
 class DecoderWeights:
-    """One decoder layer; decoding.CachedSteps runs it."""
+    """One decoder layer; steps.CachedSteps runs it."""
 
-    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        self.attention = SelfAttention(layer.self_attention, dtype)
-        self.attention_norm = Norm.of(layer.self_attention_norm, dtype)
-        self.cross = CrossAttention(layer.cross_attention, dtype)
-        self.cross_norm = Norm.of(layer.cross_attention_norm, dtype)
-        self.feed_forward = FeedForwardWeights(layer.feed_forward, dtype)
-        self.feed_forward_norm = Norm.of(layer.feed_forward_norm, dtype)
+    def __init__(self, layer: DecoderLayer, precision: Precision) -> None:
+        self.attention = SelfAttention(layer.self_attention, precision)
+        self.attention_norm = Norm.of(layer.self_attention_norm)
+        self.cross = CrossAttention(layer.cross_attention, precision)
+        self.cross_norm = Norm.of(layer.cross_attention_norm)
+        self.feed_forward = feed_forward(layer.feed_forward, precision)
+        self.feed_forward_norm = Norm.of(layer.feed_forward_norm)
 
 
 class PreparedTransformer:
-    """`Transformer` for inference, in `precision`, on copies of the weights.
+    """`Transformer` for inference, on copies of the weights.
 
-    float32 gives a sentence the same translation alone and in a batch, to rounding. bfloat16 is for
-    large batches on CPUs and GPUs with units for it.
+    In float32 a sentence gets the same translation alone and in a batch. bfloat16 is for batches, on
+    machines with units for it: large products in that format, everything else in float32.
     """
 
     def __init__(self, model: Transformer, precision: Precision = "float32") -> None:
-        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         with torch.no_grad():
             self.config = config = model.config
-            self.dtype = dtype
             self.device = model.embedding.weight.device
-            weight = model.embedding.weight.detach()
-            self.embedding = weight.float() * math.sqrt(config.d_model)
-            self.positions = model.positions.float()
+            weight = model.embedding.weight.float()
+            self.embedding = weight * math.sqrt(config.d_model)
+            self.positions = model.positions.float().clone()
             padded = -config.vocab_size % VOCABULARY_BLOCK
-            bias = torch.zeros(config.vocab_size + padded, device=self.device, dtype=dtype)
+            bias = torch.zeros(config.vocab_size + padded, device=self.device)
             bias[config.vocab_size :] = -torch.inf
-            self.logits = linear(F.pad(weight.to(dtype), (0, 0, 0, padded)), bias)
-            self.encoder = [EncoderWeights(layer, dtype) for layer in model.encoder]  # type: ignore[arg-type]
-            self.decoder = [DecoderWeights(layer, dtype) for layer in model.decoder]  # type: ignore[arg-type]
+            self.logits = linear(F.pad(weight, (0, 0, 0, padded)), bias, precision)
+            encoder = cast("list[EncoderLayer]", list(model.encoder))
+            decoder = cast("list[DecoderLayer]", list(model.decoder))
+            self.encoder = [EncoderWeights(layer, precision) for layer in encoder]
+            self.decoder = [DecoderWeights(layer, precision) for layer in decoder]
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor | None]:
         """Memory (batch, n, d_model) of `src` (batch, n); its bias (batch, n): -inf at padding."""
@@ -227,10 +243,8 @@ class PreparedTransformer:
         padding = src == self.config.pad_id
         src_bias = None
         if bool(padding.any()):
-            src_bias = torch.zeros(src.shape, dtype=self.dtype, device=self.device)
-            src_bias.masked_fill_(padding, -torch.inf)
-        x = (F.embedding(src, self.embedding) + self.positions[:n]).to(self.dtype)
-        x = x.view(batch * n, -1)
+            src_bias = torch.zeros(src.shape, device=self.device).masked_fill_(padding, -torch.inf)
+        x = (F.embedding(src, self.embedding) + self.positions[:n]).view(batch * n, -1)
         for layer in self.encoder:
             x = layer(x, batch, src_bias)
         return x.view(batch, n, -1), src_bias

@@ -25,7 +25,7 @@ class Steps(Protocol):
         """Encode `src` (batch, n), padded, and make room for `max_new` tokens."""
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
-        """Float32 logits (rows, ≥ vocab_size), the caller's to change.
+        """Float32 logits (rows, ≥ vocab_size).
 
         Row i continues what row `parents[i]` was with `tokens[i]`; None: each continues itself.
         """
@@ -82,69 +82,73 @@ class CachedSteps:
         model, config = self.model, self.model.config
         memory, src_bias = model.encode(src)
         self.batch, self.beam_size, self.position = len(src), beam_size, 0
-        self.folded: list[FoldedMemory] = [
-            layer.cross.fold(memory, src_bias) for layer in model.decoder
-        ]
-        slots = max_new * beam_size
-        shape = (2, self.batch, config.h, slots, config.d_k)  # keys, values
-        self.cache = [
-            torch.empty(shape, dtype=model.dtype, device=model.device) for _ in model.decoder
-        ]
-        own = torch.full((beam_size, beam_size), -torch.inf, dtype=model.dtype, device=model.device)
-        self.mask = own.fill_diagonal_(0).repeat(self.batch, max_new)
+        self.folded = [layer.cross.fold(memory, src_bias) for layer in model.decoder]
+        heads, slots = self.batch * config.h, max_new * beam_size
+        # keys lie transposed, as the product with queries reads them
+        self.keys = [memory.new_empty((heads, config.d_k, slots)) for _ in model.decoder]
+        self.values = [memory.new_empty((heads, slots, config.d_k)) for _ in model.decoder]
+        own = memory.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0)
+        self.mask = own.repeat(self.batch, max_new)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
         """One token further."""
         model, past = self.model, self.position * self.beam_size
-        if parents is not None and past:
-            self.mask[:, :past] = self.mask[:, :past].index_select(0, parents)
         slots = past + self.beam_size
-        mask = self.mask[:, :slots].view(self.batch, 1, self.beam_size, slots)
-        x = (F.embedding(tokens, model.embedding) + model.positions[self.position]).to(model.dtype)
-        for layer, folded, cache in zip(model.decoder, self.folded, self.cache, strict=True):
-            x = self._layer(layer, folded, cache, x, mask, past)
+        mask = self.mask[:, :slots]
+        if parents is not None and past:
+            mask[:, :past] = mask[:, :past].index_select(0, parents)
+        if self.batch > 1:
+            mask = mask.view(self.batch, 1, self.beam_size, slots)
+            mask = mask.expand(-1, model.config.h, -1, -1).reshape(-1, self.beam_size, slots)
+        x = F.embedding(tokens, model.embedding).add_(model.positions[self.position])
+        for i, layer in enumerate(model.decoder):
+            x = self._layer(layer, self.folded[i], self.keys[i], self.values[i], x, mask)
         self.position += 1
-        return model.logits(x).float()
+        return model.logits(x)
 
     def _layer(
         self,
         layer: DecoderWeights,
         folded: FoldedMemory,
-        cache: Tensor,
+        keys: Tensor,
+        values: Tensor,
         x: Tensor,
         mask: Tensor,
-        past: int,
     ) -> Tensor:
-        """(rows, d_model) → the same shape; writes this position's keys and values to `cache`."""
+        """(rows, d_model) → the same shape; writes this position's keys and values."""
         rows, d_model = x.shape
         batch, beam_size, h = self.batch, self.beam_size, layer.attention.h
-        slots = past + beam_size
-        # self-attention: (3, batch, h, beam_size, d_k)
-        qkv = layer.attention.qkv(x).view(batch, beam_size, 3, h, d_model // h)
-        qkv = qkv.permute(2, 0, 3, 1, 4)
-        cache[:, :, :, past:slots] = qkv[1:]
-        keys, values = cache[0, :, :, :slots], cache[1, :, :, :slots]
-        scores = torch.matmul(qkv[0], keys.transpose(2, 3)).add_(mask)
-        heads = torch.matmul(torch.softmax(scores, dim=-1), values)
+        slots = mask.shape[-1]
+        past = slots - beam_size
+        # self-attention over this position and the past ones: mask + Q K^T, in (batch · h) products
+        q, k, v = layer.attention.qkv(x).view(batch, beam_size, 3, h, d_model // h).unbind(2)
+        keys.view(batch, h, -1, keys.shape[-1])[..., past:slots] = k.permute(0, 2, 3, 1)
+        values.view(batch, h, values.shape[1], -1)[:, :, past:slots] = v.transpose(1, 2)
+        q = q.transpose(1, 2).reshape(batch * h, beam_size, -1)
+        weights = torch.softmax(torch.baddbmm(mask, q, keys[..., :slots]), dim=-1)
+        heads = torch.bmm(weights, values[:, :slots]).view(batch, h, beam_size, -1)
         concat = heads.transpose(1, 2).reshape(rows, d_model)
         x = layer.attention_norm(layer.attention.output(concat).add_(x))
-        # cross-attention, folded: (batch, beam_size, h · n_src)
-        scores = torch.baddbmm(folded.bias, x.view(batch, beam_size, d_model), folded.queries)
-        weights = torch.softmax(scores.view(rows, h, -1), dim=-1).view(batch, beam_size, -1)
-        attended = torch.matmul(weights, folded.values).view(rows, d_model)
-        x = layer.cross_norm(attended.add_(x).add_(layer.cross.b_O))
+        # cross-attention, folded: scores (batch, beam_size, h · n_src)
+        per_sentence = x.view(batch, beam_size, d_model)
+        scores = torch.baddbmm(folded.bias, per_sentence, folded.queries)
+        weights = torch.softmax(scores.view(rows, h, -1), dim=-1).view(scores.shape)
+        x = layer.cross_norm(torch.baddbmm(per_sentence, weights, folded.values)).view(
+            rows, d_model
+        )
         return layer.feed_forward_norm(layer.feed_forward(x).add_(x))
 
     def keep(self, sentences: Tensor) -> None:
         """Drop the other sentences."""
         self.batch = len(sentences)
         self.mask = self.mask[_rows(sentences, self.beam_size)]
-        self.cache = [cache.index_select(1, sentences) for cache in self.cache]
+        heads = _rows(sentences, self.model.config.h)
+        self.keys = [keys.index_select(0, heads) for keys in self.keys]
+        self.values = [values.index_select(0, heads) for values in self.values]
         for folded in self.folded:
             folded.keep(sentences)
 
 
-def _rows(sentences: Tensor, beam_size: int) -> Tensor:
-    """The rows of these sentences' hypotheses."""
-    offsets = torch.arange(beam_size, device=sentences.device)
-    return (sentences[:, None] * beam_size + offsets).flatten()
+def _rows(sentences: Tensor, each: int) -> Tensor:
+    """The rows of these sentences, where every sentence has `each` rows."""
+    return (sentences[:, None] * each + torch.arange(each, device=sentences.device)).flatten()
