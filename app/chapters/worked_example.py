@@ -8,6 +8,7 @@ the pen in a matrix is found before a reader finds it.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import tomllib
@@ -44,6 +45,7 @@ LARGEST: Final = 1_000_000.0
 """Numbers lie between −1,000,000 and 1,000,000, as in the forms."""
 MOST: Final = {"n": 12, "d_model": 16, "h": 8}
 """The largest sizes, so that every matrix still fits on a page."""
+_log: Final = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
@@ -68,26 +70,27 @@ class Library:
     examples: Mapping[str, WorkedExample]
     """By slug, in alphabetical order."""
     refused: tuple[WorkedExampleError, ...]
-    """One error a refused folder, for the log and the health answer."""
+    """One error a refused folder; the log has them too."""
 
 
 def available(folder: Path = WORKED_EXAMPLES) -> Library:
     """Every worked example in `folder`, each in a folder of its own.
 
-    Never raises for a faulty one: its error is in `refused`, and the others are there.
+    Never raises for a faulty one: its error is logged and in `refused`, and the others are there.
     """
     examples: dict[str, WorkedExample] = {}
     refused: list[WorkedExampleError] = []
     if not folder.is_dir():
         refused.append(WorkedExampleError(folder.name, "", "expected a folder of worked examples"))
-        return Library(MappingProxyType(examples), tuple(refused))
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not path.is_dir() or path.name.startswith((".", "_")):
             continue
         try:
             examples[path.name] = load(path)
         except WorkedExampleError as error:
             refused.append(error)
+    for error in refused:
+        _log.error("worked example refused: %s", error)
     return Library(MappingProxyType(examples), tuple(refused))
 
 

@@ -96,7 +96,9 @@ def test_the_documented_refusal_is_the_refusal(tmp_path: Path) -> None:
     assert f"\n{caught.value}\n" in readme
 
 
-def test_a_faulty_folder_does_not_take_the_others_down(tmp_path: Path) -> None:
+def test_a_faulty_folder_does_not_take_the_others_down(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     written(tmp_path, GOOD, "good")
     written(tmp_path, GOOD.replace("format = 1", "format = 2"), "faulty")
     (tmp_path / "empty").mkdir()
@@ -107,6 +109,9 @@ def test_a_faulty_folder_does_not_take_the_others_down(tmp_path: Path) -> None:
     assert [str(error) for error in library.refused] == [
         "empty/example.toml: cannot be read (No such file or directory)",
         "faulty/example.toml: format: expected 1, found 2",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"worked example refused: {error}" for error in library.refused
     ]
 
 
