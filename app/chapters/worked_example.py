@@ -89,8 +89,8 @@ def available(folder: Path = WORKED_EXAMPLES) -> Library:
             examples[path.name] = load(path)
         except WorkedExampleError as error:
             refused.append(error)
-    for error in refused:
-        _log.error("worked example refused: %s", error)
+    for refusal in refused:
+        _log.error("worked example refused: %s", refusal)
     return Library(MappingProxyType(examples), tuple(refused))
 
 
