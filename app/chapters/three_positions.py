@@ -44,6 +44,7 @@ class ThreePositions:
     panels = (
         Panel("bench", "The bench: edit, and see every number follow", 2300),
         Panel("steps", "One step at a time", 460),
+        Panel("sweep", "Move one input and see who notices", 420),
         Panel("reading", "The lesson in words", 4200),
         Panel("quiz", "Check yourself", 900),
     )

@@ -108,10 +108,8 @@ def _body(steps: AttentionSteps, selected: int, hatch: str) -> Markup:
     n = len(weights)
     out = []
     for j in range(n):
-        middle = _x(j) + _BAR / 2
-        out.append(
-            f'<text class="soft" x="{middle:g}" y="12" text-anchor="middle">key {j + 1}</text>'
-        )
+        x = _x(j) + _BAR / 2
+        out.append(f'<text class="soft" x="{x:g}" y="12" text-anchor="middle">key {j + 1}</text>')
     for i in range(n):
         base = _TOP + (i + 1) * _ROW - 4
         chosen = " selected" if i + 1 == selected else ""

@@ -19,6 +19,7 @@ from app.chapters.three_positions_figure import head_rows
 from app.chapters.three_positions_quiz import Question, questions
 from app.chapters.three_positions_state import NO_GUESSES, Languages, Parameters
 from app.chapters.three_positions_steps import TITLES, Step, step
+from app.chapters.three_positions_sweep import Sweep, drawing, figure, sweep
 from app.chapters.three_positions_view import (
     Head,
     Marks,
@@ -284,6 +285,35 @@ class Lesson:
     def next_step(self) -> str | None:
         """The query of the step after, None at the last."""
         return self.trail[self.state.step][1] if self.state.step < len(TITLES) else None
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """The first coordinate of the last position, moved."""
+        return sweep(self.state, self.now, self.language.calculate)
+
+    @cached_property
+    def drawings(self) -> list[Markup]:
+        """Its charts as SVG."""
+        return [drawing(self.sweep, chart) for chart in self.sweep.charts]
+
+    @cached_property
+    def plot(self) -> str:
+        """Its charts as Plotly's JSON."""
+        return figure(self.sweep)
+
+    @cached_property
+    def sweep_words(self) -> str:
+        """What the first chart says."""
+        lines = self.sweep.charts[0].lines
+        still = [line.name.removeprefix("position ") for line in lines if line.kind == "same"]
+        if not still:
+            return "Every position notices, because every position may attend to the last one."
+        which = (
+            f"Position {still[0]} does"
+            if len(still) == 1
+            else f"Positions {' and '.join(still)} do"
+        )
+        return f"{which} not change at any of the {len(self.sweep.x)} places, not in the last bit."
 
     @cached_property
     def questions(self) -> list[Question]:

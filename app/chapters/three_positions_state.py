@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
@@ -142,6 +143,7 @@ class Languages:
         return Parsed(parameters, tuple(reader.problems), reader.typed)
 
 
+@lru_cache(maxsize=4096)
 def write_number(value: float) -> str:
     """The shortest text that reads back as the same number.
 

@@ -1,8 +1,4 @@
-"""Matrices as the bench shows them: every cell's text, address and classes, ready to be written out.
-
-The work is done here and not in the template because a bench has more than two hundred cells and is
-drawn at every keystroke.
-"""
+"""Matrices as the bench shows them: every cell's text, address and classes."""
 
 from __future__ import annotations
 
@@ -10,28 +6,25 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.chapters.calculation import Calculation, WorkedExample
 from app.chapters.numbers import short
 from app.paper.arrays import Booleans, Floats
 
 HEAT_STEPS: Final = 20
-BLOCKED: Final = Markup("<span>blocked</span>")
+BLOCKED: Final = "<span>blocked</span>"
 
 
-class Cell(NamedTuple):
-    """One number: its address, the attributes of its table cell, its text."""
-
-    address: str
-    attributes: Markup
-    text: str
+Cell = tuple[str, str, str]
+"""One number: its address, the class attribute of its table cell, its text; all safe to write."""
 
 
 class Line(NamedTuple):
-    """One row of a matrix: the attribute that marks it as selected, its header, its cells."""
+    """One row of a matrix."""
 
-    attributes: Markup
+    attributes: str
+    """Marks the selected position's row."""
     label: Markup
     cells: list[Cell]
 
@@ -46,6 +39,25 @@ class Matrix(NamedTuple):
     caption: Markup
     columns: tuple[Markup, ...]
     lines: list[Line]
+
+    def rows(self, open_: str, prefix: str = "") -> Markup:
+        """The body's rows; `open_` is the address of this state up to a number's own address.
+
+        `prefix` goes before each id. Written here and not in a template: this loop runs for every
+        number of the bench at every keystroke.
+        """
+        link = str(escape(open_))
+        return Markup(
+            "\n".join(
+                f'<tr{attributes}><th scope="row">{label}</th>'
+                + "".join(
+                    f'<td{marks}><a id="{prefix}{address}" href="{link}{address}">{text}</a></td>'
+                    for address, marks, text in cells
+                )
+                + "</tr>"
+                for attributes, label, cells in self.lines
+            )
+        )
 
 
 class Head(NamedTuple):
@@ -85,8 +97,7 @@ class Marks(NamedTuple):
     """Address → role (query, key, value, or empty)."""
 
 
-_SELECTED: Final = Markup(' class="selected"')
-_NONE: Final = Markup("")
+_SELECTED: Final = ' class="selected"'
 
 
 def draw_head(now: Calculation, then: Calculation, marks: Marks, index: int) -> Head:
@@ -185,7 +196,7 @@ def draw_sublayer(now: Calculation, then: Calculation, marks: Marks) -> Sublayer
         statistics=Matrix(
             "statistics",
             "",
-            _NONE,
+            Markup(""),
             Markup("Over the coordinates"),
             (Markup("mean"), Markup("variance")),
             statistics,
@@ -216,7 +227,7 @@ def _mixed(now: Calculation, marks: Marks, index: int) -> Matrix:
                 _cell(f"{start}V.{j}.{place}", ["ghost"], short(number), marks)
                 for place, number in enumerate(value, start=1)
             ]
-        lines.append(Line(_NONE, Markup(f"key {j}"), cells))
+        lines.append(Line("", Markup(f"key {j}"), cells))
     return Matrix(
         f"{start}mixed",
         "value",
@@ -280,12 +291,11 @@ def _cell(address: str, classes: list[str], text: str, marks: Marks) -> Cell:
         role = marks.operands.get(address)
         if role is not None:
             classes.append(f"operand of-{role}" if role else "operand")
-    attributes = Markup(f' class="{" ".join(classes)}"') if classes else _NONE
-    return Cell(address, attributes, text)
+    return address, f' class="{" ".join(classes)}"' if classes else "", text
 
 
 def _line(i: int, cells: list[Cell], marks: Marks) -> Line:
-    attributes = _SELECTED if i + 1 == marks.selected else _NONE
+    attributes = _SELECTED if i + 1 == marks.selected else ""
     return Line(attributes, _POSITION[i] if i < len(_POSITION) else _position(i), cells)
 
 
