@@ -27,6 +27,8 @@ class TransformerConfig:
         0.1  # on every sub-layer's output and on the sums of embedding and position (§5.4)
     )
     max_len: int = 512  # longest sequence; sinusoids have no limit, memory has
+    activation: str = "relu"  # of the feed-forward network; Marian's models use "swish"
+    output_bias: bool = False  # a bias on the logits, as Marian's models have; the paper has none
     layer_norm_epsilon: float = 1e-5  # inside the root; the paper names none, 1e-5 is customary
     pad_id: int = 0  # the four special tokens of our vocabularies
     unk_id: int = 1
@@ -46,6 +48,8 @@ class TransformerConfig:
             raise ConfigError(f"d_model = {self.d_model} is not divisible by h = {self.h} heads")
         if self.d_model % 2:
             raise ConfigError(f"d_model = {self.d_model} is odd: sines and cosines come in pairs")
+        if self.activation not in ("relu", "swish"):
+            raise ConfigError(f"activation = {self.activation!r}: relu or swish")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout = {self.dropout}: from 0 up to, but not including, 1")
         if not self.layer_norm_epsilon > 0:

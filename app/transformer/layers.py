@@ -71,16 +71,20 @@ class _ReLU(torch.autograd.Function):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2, eq. 2, at every position alike."""
+    """max(0, x W_1 + b_1) W_2 + b_2, eq. 2, at every position alike.
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    With `activation` "swish", as in Marian's models, z sigmoid(z) takes the place of max(0, z).
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu") -> None:
         super().__init__()
+        self.swish = activation == "swish"
         self.W_1 = nn.Linear(d_model, d_ff)
         self.W_2 = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Tensor, *, trace: Trace | None = None, name: str = "") -> Tensor:
         """(…, d_model) → (…, d_model)."""
-        inner: Tensor = _ReLU.apply(self.W_1(x))
+        inner: Tensor = F.silu(self.W_1(x)) if self.swish else _ReLU.apply(self.W_1(x))
         if trace is not None:
             trace.record(f"{name}.inner", inner)
         output: Tensor = self.W_2(inner)
@@ -118,7 +122,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention(config.d_model, config.h)
         self.self_attention_norm = AddAndNorm(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
         self.feed_forward_norm = AddAndNorm(config)
 
     def forward(
@@ -152,7 +156,7 @@ class DecoderLayer(nn.Module):
         self.self_attention_norm = AddAndNorm(config)
         self.cross_attention = MultiHeadAttention(config.d_model, config.h)
         self.cross_attention_norm = AddAndNorm(config)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
         self.feed_forward_norm = AddAndNorm(config)
 
     def forward(

@@ -35,6 +35,7 @@ class Transformer(nn.Module):
     """
 
     positions: Tensor
+    output_bias: Tensor | None
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -43,6 +44,8 @@ class Transformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.N_encoder))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.N_decoder))
+        bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
+        self.register_parameter("output_bias", bias)
         self.register_buffer(
             "positions", sinusoids(config.max_len, config.d_model), persistent=False
         )
@@ -154,7 +157,7 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(…, vocab_size): the pre-softmax product with the shared embedding matrix (§3.4)."""
-        return F.linear(hidden, self.embedding.weight)
+        return F.linear(hidden, self.embedding.weight, self.output_bias)
 
     def forward(
         self,

@@ -55,24 +55,26 @@ def linear(weight: Tensor, bias: Tensor, precision: Precision) -> Linear:
 def feed_forward(module: FeedForward, precision: Precision) -> Linear:
     """Eq. 2, laid out once."""
     inner, outer = module.W_1, module.W_2
+    activate = F.silu if module.swish else torch.relu_
     if precision == "float32":
         first = linear(inner.weight, inner.bias, precision)
         second = linear(outer.weight, outer.bias, precision)
-        return lambda x: second(first(x).relu_())
-    first = _bfloat16_product(inner.weight, inner.bias, "relu")
+        return lambda x: second(activate(first(x)))
+    first = _bfloat16_product(inner.weight, inner.bias, "swish" if module.swish else "relu")
     second = _bfloat16_product(outer.weight, outer.bias, "none")
     return lambda x: second(first(x.bfloat16())).float()
 
 
-def _bfloat16_product(weight: Tensor, bias: Tensor, then: Literal["none", "relu"]) -> Linear:
+def _bfloat16_product(
+    weight: Tensor, bias: Tensor, then: Literal["none", "relu", "swish"]
+) -> Linear:
     weight, bias = weight.bfloat16(), bias.bfloat16()
     if weight.device.type == "cpu" and _has_packed_bfloat16():
         packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
         pointwise = torch.ops.mkldnn._linear_pointwise
         return lambda x: pointwise(x, packed, bias, then, [], "")
-    if then == "relu":
-        return lambda x: F.linear(x, weight, bias).relu_()
-    return lambda x: F.linear(x, weight, bias)
+    activate = {"none": lambda x: x, "relu": torch.relu_, "swish": F.silu}[then]
+    return lambda x: activate(F.linear(x, weight, bias))
 
 
 def _has_packed_bfloat16() -> bool:
@@ -217,8 +219,8 @@ class DecoderWeights:
 class PreparedTransformer:
     """`Transformer` for inference, on copies of the weights.
 
-    In float32 a sentence gets the same translation alone and in a batch. bfloat16 is for batches, on
-    machines with units for it: large products in that format, everything else in float32.
+    In float32 a sentence gets the same translation alone and in a batch. bfloat16 is for batches,
+    on machines with units for it: large products in that format, everything else in float32.
     """
 
     def __init__(self, model: Transformer, precision: Precision = "float32") -> None:
@@ -231,6 +233,8 @@ class PreparedTransformer:
             padded = -config.vocab_size % VOCABULARY_BLOCK
             bias = torch.zeros(config.vocab_size + padded, device=self.device)
             bias[config.vocab_size :] = -torch.inf
+            if model.output_bias is not None:
+                bias[: config.vocab_size] = model.output_bias
             self.logits = linear(F.pad(weight, (0, 0, 0, padded)), bias, precision)
             encoder = cast("list[EncoderLayer]", list(model.encoder))
             decoder = cast("list[DecoderLayer]", list(model.decoder))
