@@ -114,16 +114,18 @@ class _Comparison:
     def position(self, i: int) -> PositionChange:
         """One position, whole."""
         old, new = self.reference, self.current
+        mask = [self.mask_effect(i)] if self.mask_changed else []
         heads = []
         for h, (before, after) in enumerate(zip(old.heads, new.heads, strict=True)):
             name, address = f"Head {h + 1}", f"head{h + 1}.output.{i + 1}"
-            effects = self.head_effects(i, [h])
+            effects = self.head_effects(i, [h], mask)
             if self.heads[h].output[i]:
-                heads.append(identical(name, effects, self.still(i, h)))
+                reached = any(effect.reaches for effect in effects)
+                heads.append(identical(name, effects, self.still(i, h) if reached else ""))
             else:
                 heads.append(changed(name, before.output[i], after.output[i], address, effects))
         everything = range(len(new.heads))
-        effects = self.head_effects(i, everything, own=True) + self.later_effects(i)
+        effects = self.head_effects(i, everything, mask, own=True) + self.later_effects(i)
         if self.layer_norm[i]:
             layer_norm = identical("LayerNorm", effects, STILL)
         else:
@@ -143,15 +145,16 @@ class _Comparison:
             return "What it reads changed, but only where its weight is exactly 0."
         return STILL
 
-    def head_effects(self, i: int, heads: Sequence[int], own: bool = False) -> list[Effect]:
-        """How the differences before W_O meet some heads of position i.
+    def head_effects(
+        self, i: int, heads: Sequence[int], mask: list[Effect], own: bool = False
+    ) -> list[Effect]:
+        """How the differences before W_O meet some heads of position i; `mask` is the mask's.
 
         With `own`, the residual connection is looked at too: a position's own row always reaches
         it.
         """
         effects = self.row_effects(i, [self.heads[h] for h in heads], own) if self.edited else []
-        if self.mask_changed:
-            effects.append(self.mask_effect(i))
+        effects += mask
         if self.scaling_changed:
             effects.append(self.scaling_effect(i, heads))
         return effects
