@@ -154,6 +154,7 @@ def new_page(server: str, browser: Browser) -> Iterator[NewPage]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(10_000)
+        page.set_default_navigation_timeout(30_000)
         _watch(page, problems, (REFUSED, *allow))
         return page
 
