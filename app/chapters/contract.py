@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 P = TypeVar("P")
+Q = TypeVar("Q", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ class Download(Generic[P]):
     """For example `state.json`; unique in its chapter."""
     media_type: str
     title: str
-    make: Callable[[P], bytes]
-    """Runs in a worker thread: drawing a figure may take a while."""
+    make: Callable[[P], bytes | Awaitable[bytes]]
+    """Called in a worker thread, since drawing a figure may take a while; an awaitable that it
+    returns is awaited in the event loop."""
 
 
 class Chapter(Protocol[P]):
@@ -144,6 +146,15 @@ class Streaming(Protocol[P]):
 
         Closed, with its `finally` run, as soon as the reader leaves.
         """
+
+
+@runtime_checkable
+class InParts(Protocol[Q]):
+    """What a chapter has besides when some of its JSON is large: `/api/v1/{slug}/{part}?…`."""
+
+    @property
+    def parts(self) -> Mapping[str, Callable[[Q], bytes | Awaitable[bytes]]]:
+        """JSON documents by name, each made from the state."""
 
 
 class Unavailable(Exception):

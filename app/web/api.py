@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from app.chapters.contract import InParts
 from app.web.conditional import REVALIDATE, not_modified, weak_tag
-from app.web.errors import answers
+from app.web.errors import Refusal, answers
 from app.web.jsons import json_bytes, json_response
 from app.web.site import Site, settle
 
@@ -36,6 +38,12 @@ def router(site: Site) -> APIRouter:
 
     async def numbers(request: Request) -> Response:
         chapter = site.chapter(request)
+        make: Callable[[Any], Any] = chapter.api
+        part = request.path_params.get("part")
+        if part is not None:
+            if not isinstance(chapter, InParts) or part not in chapter.parts:
+                raise Refusal(404, "This chapter's numbers have no such part.")
+            make = chapter.parts[part]
         pairs, _ = site.read(request)
         parsed = chapter.parse(pairs)
         if parsed.problems:
@@ -49,7 +57,8 @@ def router(site: Site) -> APIRouter:
                 for problem in parsed.problems
             ]
             return json_response({"errors": errors}, 422, {"Access-Control-Allow-Origin": "*"})
-        body = json_bytes(await settle(request, chapter.api(parsed.parameters)))
+        made = await settle(request, make(parsed.parameters))
+        body = made if isinstance(made, bytes) else json_bytes(made)
         headers = {
             "ETag": weak_tag(body),
             "Cache-Control": REVALIDATE,
@@ -62,6 +71,8 @@ def router(site: Site) -> APIRouter:
     answer = answers(site, "json", numbers)
     api = APIRouter(tags=["numbers"])
 
+    @api.head("/api/v1/{slug}/{part}", include_in_schema=False, response_class=Response)
+    @api.get("/api/v1/{slug}/{part}", include_in_schema=False, response_class=Response)
     @api.head("/api/v1/{slug}", include_in_schema=False, response_class=Response)
     @api.get(
         "/api/v1/{slug}",

@@ -107,9 +107,10 @@ class Assets:
 
     @property
     def stylesheets(self) -> list[str]:
-        """What every page loads, in the order of the cascade."""
+        """What every page loads, in the order of the cascade; a chapter links its own itself."""
         rank = {name: place for place, name in enumerate(CASCADE)}
-        return sorted(self.names(".css"), key=lambda name: (rank.get(name, len(rank)), name))
+        shared = [name for name in self.names(".css") if not name.startswith("css/chapters/")]
+        return sorted(shared, key=lambda name: (rank.get(name, len(rank)), name))
 
     def asset(self, name: str) -> str:
         """The address of an own file. Raises `KeyError` for a file that is not there."""

@@ -22,6 +22,7 @@ def routes(site: Site) -> list[BaseRoute]:
         context = await state_context(site, request, chapter, "embed", panel.slug)
         context["panel"] = panel
         context["panel_html"] = site.templates.block(chapter.template, block_name(panel), context)
+        context["head_html"] = site.templates.block(chapter.template, "head", context)
         context["scripts_html"] = site.templates.block(chapter.template, "scripts", context)
         page = site.templates.page("embed.html", context)
         return html(request, page, 422 if context["parsed"].problems else 200)

@@ -1,4 +1,4 @@
-"""Clients for the real application, and for the core with a chapter made for tests."""
+"""A client for the core, with a chapter made for tests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from app.settings import Settings
 from tests.web.probe import probe_site
 
 BASE = "http://127.0.0.1:8000"
-
-
-@pytest.fixture(scope="session")
-def client() -> Iterator[TestClient]:
-    """The application as it is shipped."""
-    with TestClient(create_app(Settings()), base_url=BASE, raise_server_exceptions=True) as client:
-        yield client
 
 
 @pytest.fixture(scope="session")

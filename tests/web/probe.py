@@ -40,6 +40,7 @@ class Probe:
     uses_plotly = False
 
     def __init__(self) -> None:
+        self.parts = {"half": self._half}
         self.cancelled = asyncio.Event()
 
     def parse(self, query: Sequence[tuple[str, str]]) -> Parsed[Parameters]:
@@ -120,6 +121,9 @@ class Probe:
             "third": parameters.number / 3,
             "text": parameters.text,
         }
+
+    async def _half(self, parameters: Parameters) -> bytes:
+        return b'{"half": %r}' % (parameters.number / 2)
 
     async def _api_later(self, parameters: Parameters) -> dict[str, Any]:
         await asyncio.sleep(0.01)

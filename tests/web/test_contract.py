@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
@@ -16,12 +17,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from app import paths
-from app.chapters import CHAPTERS
+from app.chapters import CHAPTERS, table_of_contents
 from app.chapters.contract import Chapter, Panel
-from app.main import create_app
+from app.main import create_app, translation_service
 from app.settings import Settings
 from app.web.downloads import worked_example_files
 from app.web.site import Site
+from tests import tiny
 from tests.web.html import Document, assert_clean, read
 from tests.web.probe import TEMPLATES, Probe
 
@@ -42,10 +44,16 @@ STRANGE = [
 
 
 @pytest.fixture(scope="module")
-def everyone() -> Iterator[TestClient]:
-    settings = Settings()
-    site = Site(settings, ALL, template_folders=(TEMPLATES, paths.TEMPLATES))
-    with TestClient(create_app(settings, site=site), base_url=BASE) as client:
+def everyone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Every chapter, and a translator whose models are small and know nothing."""
+    settings = Settings(models=str(tiny.make(tmp_path_factory.mktemp("models"))))
+    translator = translation_service(settings)
+    chapters = [*table_of_contents(translator), Probe()]
+    site = Site(settings, chapters, template_folders=(TEMPLATES, paths.TEMPLATES))
+    app = create_app(settings, site=site, services={"translator": translator})
+    with TestClient(app, base_url=BASE) as client:
+        while client.get("/readyz").status_code == 503:
+            time.sleep(0.05)
         yield client
 
 

@@ -106,6 +106,12 @@ def test_api_numbers_have_full_precision(probe: TestClient) -> None:
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
 
 
+def test_large_numbers_have_addresses_of_their_own(probe: TestClient) -> None:
+    assert probe.get("/api/v1/probe/half?number=3").json() == {"half": 1.5}
+    assert probe.get("/api/v1/probe/half?number=x").status_code == 422
+    assert probe.get("/api/v1/probe/third").status_code == 404
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_api_says_null_where_there_is_no_number(probe: TestClient, value: str) -> None:
     answer = probe.get(f"/api/v1/probe?number={value}")

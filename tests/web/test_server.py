@@ -22,6 +22,7 @@ import app.main, app.web.server
 from app.settings import Settings
 from tests.web.probe import probe_site
 
+
 make = app.main.create_app
 
 async def endless(request):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from app.chapters import three_positions
 from app.main import create_app
 from app.settings import Settings
 from app.web import streams
@@ -65,7 +66,8 @@ def test_an_error_on_the_way_is_told_in_words(probe: TestClient, text: str, sent
     assert found[2] == ("end", "")
 
 
-def test_a_chapter_without_streams_says_so(client: TestClient) -> None:
+def test_a_chapter_without_streams_says_so() -> None:
+    client = TestClient(create_app(Settings(), chapters=[three_positions.load()]))
     assert client.get("/chapters/three-positions/stream").status_code == 404
 
 
