@@ -6,22 +6,29 @@ there) with the reader's edits. Nothing is remembered between requests.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from app.chapters.calculation import Calculation, WorkedExample
 from app.chapters.contract import Download, Panel, Parsed
-from app.chapters.three_positions_downloads import as_csv, as_json, as_png, as_svg
+from app.chapters.three_positions_downloads import (
+    as_csv,
+    as_json,
+    as_png,
+    as_svg,
+    states_as_csv,
+)
 from app.chapters.three_positions_lesson import Lesson, states_of_the_prose
 from app.chapters.three_positions_state import Languages, Parameters
 from app.chapters.worked_example import available
+from app.paths import WORKED_EXAMPLES
 
 SLUG: Final = "three-positions"
 EXAMPLE: Final = "three_positions"
 EXAMPLE_FILES: Final = (
     (f"{SLUG}/calculate.py", "The calculation as a Python script"),
     (f"{SLUG}/states.json", "24 states as JSON"),
-    (f"{SLUG}/states.csv", "24 states as CSV"),
     (f"{SLUG}/example.toml", "The worked example’s numbers"),
 )
 """What lies in the worked example's folder, and is the same in every state."""
@@ -54,6 +61,7 @@ class ThreePositions:
         others = [example for slug, example in examples.items() if slug != EXAMPLE]
         self.languages = Languages([examples[EXAMPLE], *others])
         self.downloads = (
+            Download("states.csv", "text/csv; charset=utf-8", "24 states as CSV", _states),
             Download("state.json", "application/json", "This state as JSON", self._json),
             Download("state.csv", "text/csv; charset=utf-8", "This state as CSV", self._csv),
             Download("weights.svg", "image/svg+xml", "The attention rows as SVG", self._svg),
@@ -128,6 +136,11 @@ class ThreePositions:
 
     def _png(self, parameters: Parameters) -> bytes:
         return as_png(self.calculate(parameters))
+
+
+def _states(_: Parameters) -> bytes:
+    path = WORKED_EXAMPLES / EXAMPLE / "states.json"
+    return states_as_csv(json.loads(path.read_text(encoding="utf-8")))
 
 
 def load() -> ThreePositions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import resvg_py
@@ -35,6 +36,37 @@ def as_csv(now: Calculation) -> bytes:
         shown = "blocked" if blocked else repr(value)
         writer.writerow((address, address.head or "", address.name, row, column, shown))
     return text.getvalue().encode()
+
+
+def states_as_csv(document: dict[str, Any]) -> bytes:
+    """The 24 states of `states.json`, one number a line; rows and columns count from 1."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    keys = ("final_row", "mask", "scaled", "position")
+    writer.writerow((*keys, "head", "matrix", "row", "column", "value"))
+    for state in document["states"]:
+        start = [str(state[key]).lower() for key in keys]
+        groups: list[tuple[int | str, dict[str, Any]]] = [
+            *enumerate(state["heads"], start=1),
+            ("", {name: value for name, value in state.items() if name not in (*keys, "heads")}),
+        ]
+        for head, group in groups:
+            for name, value in group.items():
+                for row, column, number in _flat(value, state["position"]):
+                    shown = "blocked" if number is None else repr(float(number))
+                    writer.writerow((*start, head, name, row, column, shown))
+    return text.getvalue().encode()
+
+
+def _flat(value: Any, position: int) -> Iterator[tuple[int, int | str, float | None]]:
+    """The numbers of a matrix, or of the row of a position, with their places."""
+    if not isinstance(value, list):
+        yield position, "", value
+        return
+    rows = value if isinstance(value[0], list) else [value]
+    for row, numbers in enumerate(rows, start=1):
+        for column, number in enumerate(numbers, start=1):
+            yield row if rows is value else position, column, number
 
 
 def as_svg(now: Calculation) -> bytes:

@@ -31,8 +31,8 @@ from app.chapters.three_positions_view import (
 from app.chapters.what_changed import WhatChanged, what_changed
 
 TABLES: Final = {
-    **{"W_Q": "Q", "W_K": "K", "W_V": "V", "row_max": "masked_scores"},
-    **{"denominator": "exponentials", "mean": "statistics", "variance": "statistics"},
+    "W_Q": "Q", "W_K": "K", "W_V": "V", "row_max": "masked_scores",
+    "denominator": "exponentials", "mean": "statistics", "variance": "statistics",
     **dict.fromkeys(("gamma", "beta", "epsilon"), "layer_norm"),
 }
 """The table in or beside which a number stands, where it is not the one of its own name."""
@@ -361,6 +361,16 @@ class Lesson:
     def problems(self, *fields: str) -> list[Problem]:
         """What was refused of some fields."""
         return [problem for problem in self.parsed.problems if problem.field in fields]
+
+    @cached_property
+    def other_problems(self) -> list[Problem]:
+        """What was refused of fields that have no cell of their own."""
+        placed = {*self.language.rows, "gamma", "beta", "epsilon", "w_o"}
+        return [
+            problem
+            for problem in self.parsed.problems
+            if problem.field not in placed and not problem.field.startswith("guess")
+        ]
 
     def typed(self, field: str) -> str:
         """What stands in a field of one value."""

@@ -112,13 +112,15 @@ def figure(found: Sweep) -> str:
                 hovertemplate="%{y:.4f}",
             )
     both: dict[str, Any] = {"showgrid": True, "zeroline": False, "title": {"text": found.name}}
+    upright = {"zeroline": False, "showspikes": False}
     top = max(1e-9, *(max(line.values) for line in found.charts[0].lines)) * 1.08
     drawn.update_layout(
         template="none",
         xaxis={**both, "domain": [0, 0.44]},
         xaxis2={**both, "domain": [0.56, 1], "anchor": "y2", "matches": "x"},
-        yaxis={"title": {"text": found.charts[0].y}, "range": [-0.04 * top, top]},
-        yaxis2={"title": {"text": found.charts[1].y}, "range": [-0.04, 1.06], "anchor": "x2"},
+        yaxis={**upright, "title": {"text": found.charts[0].y}, "range": [-0.04 * top, top]},
+        yaxis2={**upright, "title": {"text": found.charts[1].y}, "range": [-0.04, 1.06]}
+        | {"anchor": "x2"},
         hovermode="x unified",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         legend2={"orientation": "h", "x": 0.56, "y": 1.02, "yanchor": "bottom"},

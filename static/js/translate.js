@@ -1,0 +1,115 @@
+// The translation chapter: the address is the state. A link to another state and a changed form ask for
+// their own panel; the other panels then follow the address, those in sight first. Without this file
+// every link and every button loads the whole page in the same state.
+import "./numbers.js";
+
+const htmx = window.htmx;
+// What belongs to the reader and not to the answer.
+htmx.config.morphIgnore.push("open");
+
+const plain = (event) => event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+const panels = () => document.querySelectorAll("[data-panel]");
+const panelOf = (element) => element?.closest?.("[data-panel]");
+
+// --- Asking for a panel ---------------------------------------------------------------------------
+
+function ask(panel, search) {
+  delete panel.dataset.outdated;
+  return htmx.ajax("GET", panel.dataset.source + search, { source: panel, target: panel, swap: "outerMorph" });
+}
+
+const query = (form) => "?" + new URLSearchParams(new FormData(form));
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-go]");
+  if (!link || !plain(event)) return;
+  event.preventDefault();
+  const target = document.getElementById(link.hash.slice(1)) ?? panelOf(link);
+  ask(target, link.search);
+  if (target !== panelOf(link)) target.scrollIntoView({ block: "start" });
+});
+
+// --- The text: streamed first, its panel when the stream is over ----------------------------------
+
+document.addEventListener("end", (event) => {
+  const form = event.target.closest?.("form.ask-text");
+  if (form) ask(panelOf(form), query(form));
+});
+
+// Enter translates; Shift and Enter makes a new line.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (!event.target.matches?.("textarea[data-submit]")) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
+});
+
+// --- After an answer ------------------------------------------------------------------------------
+
+function syncFields(panel) {
+  // A morph leaves a field alone once somebody has used it; the answer knows better, except where
+  // somebody is typing.
+  for (const field of panel.querySelectorAll("input, textarea")) {
+    if (field === document.activeElement && !/radio|checkbox/.test(field.type)) continue;
+    if (/radio|checkbox/.test(field.type)) field.checked = field.defaultChecked;
+    else if (field.value !== field.defaultValue) field.value = field.defaultValue;
+  }
+  for (const select of panel.querySelectorAll("select")) {
+    if (select === document.activeElement) continue;
+    for (const option of select.options) if (option.defaultSelected) select.value = option.value;
+  }
+}
+
+document.addEventListener("htmx:after:swap", (event) => {
+  const panel = panelOf(event.detail?.ctx?.target);
+  if (!panel || event.detail.ctx.target.matches(".live")) return;
+  syncFields(panel);
+  expect();
+});
+
+let current = location.search;
+
+document.addEventListener("htmx:after:history:update", (event) => {
+  if (location.search === current) return;
+  current = location.search;
+  const from = panelOf(event.detail?.sourceElement);
+  for (const panel of panels()) if (panel !== from) panel.dataset.outdated = "";
+  for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
+});
+
+// --- Panels follow when they are in sight ---------------------------------------------------------
+
+const inSight = new Set();
+const sight = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) {
+        inSight.add(target.id);
+        follow(target);
+      } else inSight.delete(target.id);
+    }
+  },
+  { rootMargin: "400px" },
+);
+
+function follow(panel) {
+  if ("outdated" in panel.dataset) ask(panel, location.search);
+}
+
+// --- While a model is being loaded, ask again now and then ----------------------------------------
+
+let expecting = 0;
+
+function expect() {
+  clearTimeout(expecting);
+  if (!document.querySelector("[data-waiting]")) return;
+  expecting = setTimeout(async () => {
+    const ready = await fetch("/readyz").catch(() => null);
+    if (ready?.ok) for (const panel of panels()) panel.dataset.outdated = "";
+    for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
+    if (!ready?.ok) expect();
+  }, 1500);
+}
+
+for (const panel of panels()) sight.observe(panel);
+expect();
