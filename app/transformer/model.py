@@ -157,7 +157,9 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(…, vocab_size): the pre-softmax product with the shared embedding matrix (§3.4)."""
-        return F.linear(hidden, self.embedding.weight, self.output_bias)
+        return F.linear(
+            hidden.to(self.embedding.weight.dtype), self.embedding.weight, self.output_bias
+        )
 
     def forward(
         self,
