@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -152,7 +153,11 @@ class Trainer:
         if found is None:
             return False
         tensors, self.position, identity = found
-        if identity != self._identity():
+        # fields that are new since then have their defaults; dropout may change in mid-run
+        then = replace(
+            TransformerConfig.from_dict(json.loads(identity)), dropout=self.model.config.dropout
+        )
+        if then != self.model.config:
             raise StateError(
                 f"{self.output} holds a run of another model ({identity}); choose another folder"
             )
@@ -224,10 +229,10 @@ class Trainer:
                 step = self.position.step
                 if step % run.log_every == 0:
                     self._window()
-                if step % run.evaluate_every == 0 or step == run.steps:
-                    self._evaluate()
                 if step % run.save_every == 0 or step == run.steps:
                     self._save(snapshot=True)
+                if step % run.evaluate_every == 0 or step == run.steps:
+                    self._evaluate()
             if self.stopping:
                 self._save(snapshot=False)
         self._log({"event": "stopped" if self.stopping else "finished", "step": self.position.step})
