@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,10 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette_compress import CompressMiddleware
 
-from app import __version__
-from app.chapters import CHAPTERS
+from app import __version__, paths
+from app.chapters import table_of_contents
 from app.chapters.contract import Chapter
 from app.settings import Settings
+from app.translation.protocol import Limits
+from app.translation.service import TranslationService
 from app.web import api, crawlers, downloads, embeds, health, oembed, pages, panels, streams
 from app.web.errors import as_refusal, refuse
 from app.web.logs import RequestLog, log, log_crash
@@ -29,17 +32,22 @@ from app.web.site import Site
 def create_app(
     settings: Settings | None = None,
     *,
-    chapters: Sequence[Chapter[Any]] = CHAPTERS,
-    services: Mapping[str, health.Service] = MappingProxyType({}),
+    chapters: Sequence[Chapter[Any]] | None = None,
+    services: Mapping[str, health.Service] | None = None,
     site: Site | None = None,
 ) -> FastAPI:
-    """The application.
+    """The application: every chapter, with the models of this machine, unless told otherwise.
 
     `services`, by name, load in the background once the pages are up; `/readyz` says how far they
     are, and `app.state.services` has them.
     """
     settings = settings or Settings()
-    site = site or Site(settings, chapters)
+    if site is None and chapters is None:
+        translator = translation_service(settings)
+        chapters = table_of_contents(translator)
+        services = {"translator": translator} if services is None else services
+    services = services or {}
+    site = site or Site(settings, chapters or ())
 
     async def failed(request: Request, error: Exception) -> Response:
         form = "json" if request.scope["path"].startswith("/api/") else "page"
@@ -84,15 +92,35 @@ def create_app(
     return app
 
 
+def translation_service(settings: Settings) -> TranslationService:
+    """The translator of this machine's models, within the limits of the settings."""
+    return TranslationService(
+        Path(settings.models) if settings.models else paths.MODEL_WEIGHTS,
+        Limits(
+            characters=settings.translate_characters,
+            tokens=settings.translate_tokens,
+            beam_size=settings.translate_beam_size,
+            waiting=settings.translate_waiting,
+            seconds=settings.translate_seconds,
+        ),
+        device=settings.device,
+        threads=settings.threads or None,
+    )
+
+
 def _background(services: Mapping[str, health.Service]) -> Any:
     """A lifespan that starts the services without waiting for them, and stops them at the end."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(_start(name, service)) for name, service in services.items()]
+        # What was made until here stays: without this, now and then a collection of garbage walks
+        # its 200,000 objects and keeps every reader waiting for a tenth of a second.
+        gc.freeze()
         try:
             yield
         finally:
+            gc.unfreeze()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,4 +138,5 @@ async def _start(name: str, service: health.Service) -> None:
         await service.start()
     except Exception as error:
         log_crash(error)
+    gc.freeze()  # the models, too
     log.info("service", name=name, state=service.state)

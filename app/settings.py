@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -85,6 +85,33 @@ class Settings(BaseSettings):
 
     gzip_level: Annotated[int, Field(ge=0, le=9)] = 2
     """The same for clients with neither."""
+
+    # Translating.
+    models: str = ""
+    """Folder with the models, each a folder named by its languages, such as `en-de`. Empty: those
+    that come with the app."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where the models calculate; `auto` takes CUDA, then MPS, then the CPU."""
+
+    threads: Annotated[int, Field(ge=0, le=256)] = 0
+    """Threads for one translation on a CPU. 0 chooses: one or two, because a sentence's matrices
+    are too small for more."""
+
+    translate_characters: Annotated[int, Field(ge=1, le=1300)] = 500
+    """Longest text; about five long sentences. An address holds 1,300 at most."""
+
+    translate_tokens: Annotated[int, Field(ge=2, le=1024)] = 128
+    """Longest sentence in tokens, END included; attention's work grows with its square."""
+
+    translate_beam_size: Annotated[int, Field(ge=1, le=32)] = 8
+    """Widest beam; twice the paper's. Work and memory grow with it."""
+
+    translate_waiting: Annotated[int, Field(ge=1, le=10_000)] = 32
+    """Requests that may wait for the model; 503 beyond."""
+
+    translate_seconds: Annotated[float, Field(gt=0, le=600)] = 20.0
+    """Longest wait for an answer, queue and calculation together; 503 beyond."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

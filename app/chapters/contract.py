@@ -12,6 +12,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from app.translation.protocol import Busy, NotReady, Unavailable
+
+__all__ = [
+    "Busy",
+    "Chapter",
+    "Download",
+    "Event",
+    "NotReady",
+    "Panel",
+    "Parsed",
+    "Problem",
+    "Streaming",
+    "Unavailable",
+]
+
 P = TypeVar("P")
 Q = TypeVar("Q", contravariant=True)
 
@@ -155,39 +170,3 @@ class InParts(Protocol[Q]):
     @property
     def parts(self) -> Mapping[str, Callable[[Q], bytes | Awaitable[bytes]]]:
         """JSON documents by name, each made from the state."""
-
-
-class Unavailable(Exception):
-    """The numbers cannot be had now; asking again later is right. Answered with 503 and
-    Retry-After.
-    """
-
-    def __init__(self, message: str, *, retry_after: int) -> None:
-        """`message` is shown to the reader; `retry_after` is in whole seconds."""
-        super().__init__(message)
-        self.message = message
-        self.retry_after = retry_after
-
-
-class Busy(Unavailable):
-    """Too many are waiting already."""
-
-    def __init__(
-        self,
-        retry_after: int = 5,
-        message: str = "Many people are asking at this moment. Please try again in a few seconds.",
-    ) -> None:
-        """`retry_after` in whole seconds."""
-        super().__init__(message, retry_after=retry_after)
-
-
-class NotReady(Unavailable):
-    """A model is still being loaded."""
-
-    def __init__(
-        self,
-        message: str = "The model is still being loaded. Please try again in a few seconds.",
-        retry_after: int = 3,
-    ) -> None:
-        """`retry_after` in whole seconds."""
-        super().__init__(message, retry_after=retry_after)

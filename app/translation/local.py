@@ -81,6 +81,10 @@ class LocalModel:
         """Ids as a page shows them."""
         return shown(self.tokenizer, ids)
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text that ids make; bytes that make no character leave no trace."""
+        return self.tokenizer.decode(ids).replace("\ufffd", "")
+
     def work(self, text: str) -> Work:
         """A sentence's ids, white space folded."""
         text = " ".join(text.split())
@@ -123,7 +127,7 @@ class LocalModel:
             source_tokens=self.tokens(work.ids),
             hypotheses=tuple(
                 Hypothesis(
-                    text=self.tokenizer.decode(h.tokens),
+                    text=self.text(h.tokens),
                     tokens=self.tokens(h.tokens),
                     log_probs=h.log_probs,
                     log_prob=h.log_prob,

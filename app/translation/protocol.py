@@ -72,7 +72,9 @@ class Busy(Unavailable):
     """The queue is full, or the request waited longer than its deadline."""
 
     def __init__(
-        self, message: str = "Many translations are waiting at this moment.", retry_after: int = 5
+        self,
+        message: str = "Many translations are waiting at this moment. Please try again in a few seconds.",
+        retry_after: int = 5,
     ) -> None:
         super().__init__(message, retry_after)
 
@@ -81,7 +83,9 @@ class NotReady(Unavailable):
     """The model is still loading, or could not be loaded."""
 
     def __init__(
-        self, message: str = "The model is still being loaded.", retry_after: int = 3
+        self,
+        message: str = "The model is still being loaded. Please try again in a few seconds.",
+        retry_after: int = 3,
     ) -> None:
         super().__init__(message, retry_after)
 

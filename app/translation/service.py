@@ -174,7 +174,7 @@ class TranslationService:
                     sentences=len(work),
                     waiting=waiting,
                     tokens=model.tokens(ids),
-                    text=model.tokenizer.decode(ids),
+                    text=model.text(ids),
                 )
             yield self._translation(model, text, await answer, started)
         finally:

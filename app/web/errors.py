@@ -11,8 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.chapters.contract import Unavailable
-from app.translation import protocol
+from app.translation.protocol import BadRequest, Unavailable
 from app.web.jsons import json_response
 from app.web.logs import log_crash
 
@@ -56,9 +55,9 @@ def as_refusal(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error
-        case Unavailable() | protocol.Unavailable():
+        case Unavailable():
             return Refusal(503, error.message, {"Retry-After": str(error.retry_after)})
-        case protocol.BadRequest():
+        case BadRequest():
             return Refusal(422, error.message)
         case ClientGone():
             return Refusal(503, "The request was given up.")

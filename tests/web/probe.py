@@ -70,7 +70,7 @@ class Probe:
             case "crash":
                 raise ValueError(f"secret {parsed.parameters.text}")
             case "busy":
-                raise Busy(7)
+                raise Busy(retry_after=7)
             case "loading":
                 raise NotReady()
             case "wait":
@@ -94,19 +94,19 @@ class Probe:
 
     async def _busy(self) -> dict[str, Any]:
         await asyncio.sleep(0)
-        raise Busy(3)
+        raise Busy(retry_after=3)
 
     async def stream(self, parsed: Parsed[Parameters]) -> AsyncIterator[Event]:
         text = parsed.parameters.text
         if text == "busy":
-            raise Busy(7)
+            raise Busy(retry_after=7)
         try:
             for count in range(3):
                 yield Event("stream_piece", {"piece": f"{text} {count}"})
                 if text == "crash":
                     raise ValueError("secret")
                 if text == "full on the way":
-                    raise Busy(7)
+                    raise Busy(retry_after=7)
                 await asyncio.sleep(60 if text == "wait long" else 0.001)
             yield Event("stream_piece", {"piece": "done"}, "finished")
         except (asyncio.CancelledError, GeneratorExit):

@@ -65,7 +65,8 @@ def page(client: TestClient, chapter: Chapter[Any], query: str = "") -> Document
 
 def own_states(document: Document) -> list[str]:
     """Queries of the links from a document to other states of itself, a sample across the page."""
-    found = list(dict.fromkeys(v[1:] for v in document.values("href") if v.startswith("?")))
+    links = (v.partition("#")[0] for v in document.values("href") if v.startswith("?"))
+    found = list(dict.fromkeys(link[1:] for link in links))
     return found[:: max(1, len(found) // 15)]
 
 

@@ -1,0 +1,186 @@
+"""Chapter 5: an encoder–decoder Transformer at work, open to questions. Sections 3, 6.1.
+
+The numbers come from a Translator, which `create_app()` hands in; without one the chapter shows the
+sentence that was translated in advance. Nothing is remembered of a reader but the latest answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from app.chapters import translate_files as files
+from app.chapters import translate_state as state
+from app.chapters.contract import Download, Event, Panel, Parsed, Problem
+from app.chapters.translate_answers import Answer, Desk, answer
+from app.chapters.translate_attention import figure
+from app.chapters.translate_default import load_default
+from app.chapters.translate_lesson import Lesson
+from app.chapters.translate_state import Parameters
+from app.chapters.translate_tokens import joined
+from app.translation.protocol import (
+    BadRequest,
+    NotReady,
+    Progress,
+    Trace,
+    Translator,
+)
+from app.translation.sentences import split_sentences
+
+SLUG: Final = "translate"
+
+
+class Translate:
+    """The chapter, as `app.chapters.contract.Chapter` describes it."""
+
+    slug = SLUG
+    number = 5
+    title = "A Transformer at work"
+    section = "§3, §6.1"
+    minutes = 20
+    summary = (
+        "Type an English sentence, get German or French from a Transformer trained for this site, "
+        "look at every head of it, and take things away to see what depends on them."
+    )
+    template = "chapters/translate.html"
+    uses_plotly = False
+    panels = (Panel("translation", "Translate: the n-best list and its scores", 780),)
+
+    def __init__(self, translator: Translator | None = None) -> None:
+        """`translator`: who is asked; None where no model is at hand."""
+        self.desk = Desk(translator, load_default())
+        self.downloads: tuple[Download[Parameters], ...] = (
+            _download("translation.json", "application/json", "The translation", self._json),
+            _download("n-best.csv", "text/csv", "The n-best list, as a table", self._csv),
+            _download("trace.json", "application/json", "Every array of one pass", self._trace),
+            _download("attention.svg", "image/svg+xml", "Every head, as a picture", self._figure),
+        )
+        self.parts: Mapping[str, Callable[[Parameters], Coroutine[Any, Any, bytes]]] = {
+            "trace": self._trace
+        }
+
+    def parse(self, query: Sequence[tuple[str, str]]) -> Parsed[Parameters]:
+        """Understand a query: first by itself, then by what the chosen model can take."""
+        names = [info.name for info in self.desk.models]
+        return state.parse(query, self.desk.limits, names, check=self._check)
+
+    def query(self, parameters: Parameters) -> str:
+        """The canonical query."""
+        return state.write(parameters)
+
+    def calculate(self, parameters: Parameters) -> Coroutine[Any, Any, Answer]:
+        """Everything that the state shows."""
+        return answer(self.desk, parameters)
+
+    async def context(self, parsed: Parsed[Parameters]) -> dict[str, Any]:
+        """One object, whose parts are made on demand: a fragment pays for its own panel alone."""
+        return {"lesson": Lesson(parsed, await self.calculate(parsed.parameters))}
+
+    async def api(self, parameters: Parameters) -> dict[str, Any]:
+        """The JSON contract. Raises NotReady while the model is not there."""
+        return files.translation_json(await self._answered(parameters))
+
+    async def stream(self, parsed: Parsed[Parameters]) -> AsyncIterator[Event]:
+        """The translation while it is being made; `done` says that its panel can be fetched."""
+        parameters = parsed.parameters
+        language = parameters.model.rpartition("-")[2]
+        if not parameters.text:
+            yield Event("live", {"progress": None, "so_far": "", "language": ""})
+            return
+        async for item in self.desk.stream(parameters.text, parameters.options):
+            progress = item if isinstance(item, Progress) else None
+            so_far = joined(item.tokens) if isinstance(item, Progress) else item.translation
+            yield Event("live", {"progress": progress, "so_far": so_far, "language": language})
+
+    async def _answered(self, parameters: Parameters) -> Answer:
+        found = await self.calculate(parameters)
+        if found.translation is None and parameters.text:
+            info = found.info
+            if info is not None and info.state == "failed":
+                raise NotReady(f"The model {info.name} cannot be used.", retry_after=60)
+            raise NotReady
+        return found
+
+    async def _looked_into(self, parameters: Parameters) -> Trace:
+        found = await self._answered(parameters)
+        if found.trace is None:
+            if not found.state.text:
+                raise BadRequest("text", "There is nothing to look into without a text.")
+            raise NotReady
+        return found.comparison.after if found.comparison else found.trace
+
+    async def _json(self, parameters: Parameters) -> bytes:
+        return json.dumps(await self.api(parameters), indent=1).encode("ascii") + b"\n"
+
+    async def _csv(self, parameters: Parameters) -> bytes:
+        return files.nbest_csv((await self._answered(parameters)).translation)
+
+    async def _trace(self, parameters: Parameters) -> bytes:
+        trace = await self._looked_into(parameters)
+        return await files.trace_json(trace, parameters.sublayer or last_sublayer(trace))
+
+    async def _figure(self, parameters: Parameters) -> bytes:
+        return figure(await self._looked_into(parameters)).encode("utf-8", "replace")
+
+    def _check(self, parameters: Parameters) -> tuple[Problem, ...]:
+        """What the chosen model cannot do, as far as it is there to be asked."""
+        desk = self.desk
+        info = next((info for info in desk.models if info.name == parameters.model), None)
+        if info is None or info.state != "ready":
+            return ()
+        problems = []
+        layers = {"encoder": info.N_encoder, "decoder": info.N_decoder, "cross": info.N_decoder}
+        wanted = [("silence", head) for head in parameters.silence]
+        wanted += [("head", parameters.head)] if parameters.head else []
+        for field, head in wanted:
+            if head.layer > layers[head.kind] or head.number > info.h:
+                problems.append(
+                    Problem(
+                        field,
+                        None,
+                        str(head),
+                        f"This model has {info.N_encoder} encoder and {info.N_decoder} decoder "
+                        f"layers with {info.h} heads each; there is no {head}.",
+                    )
+                )
+        if parameters.sublayer:
+            stack, layer, _ = parameters.sublayer.split(".")
+            if int(layer) > layers[stack]:
+                message = f"This model’s {stack} has {layers[stack]} layers."
+                problems.append(Problem("sublayer", None, parameters.sublayer, message))
+        if parameters.to_id and not 3 <= parameters.to_id < info.vocab_size:
+            message = f"Tokens that can stand in a text are numbered 3 to {info.vocab_size - 1}."
+            problems.append(Problem("to_id", None, str(parameters.to_id), message))
+        problems += self._check_tokens(parameters)
+        return tuple(problems)
+
+    def _check_tokens(self, parameters: Parameters) -> list[Problem]:
+        try:
+            for sentence in split_sentences(parameters.text):
+                found = len(self.desk.tokenize(parameters.model, sentence)) + 1
+                if found > self.desk.limits.tokens:
+                    message = (
+                        f"One sentence makes {found} tokens; at most {self.desk.limits.tokens} are "
+                        "translated at once. Shorten it, or split it with full stops."
+                    )
+                    return [Problem("text", None, sentence[:60], message)]
+        except BadRequest as error:
+            return [Problem("text", None, parameters.text[:60], error.message)]
+        return []
+
+
+def last_sublayer(trace: Trace) -> str:
+    """The decoder's last sub-layer, as the URL writes it."""
+    stack, layer, kind = list(trace.sublayers)[-1].split(".")
+    return f"{stack}.{int(layer) + 1}.{kind}"
+
+
+def _download(
+    name: str,
+    media_type: str,
+    title: str,
+    make: Callable[[Parameters], Coroutine[Any, Any, bytes]],
+) -> Download[Parameters]:
+    return Download(name, media_type, title, partial(make))

@@ -1,0 +1,34 @@
+"""Models for tests of everything but quality: every mechanism, random weights, made in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SENTENCES = (
+    "The children are playing in the garden.",
+    "Die Kinder spielen im Garten.",
+    "The cat saw the cat.",
+    "Die Katze sah die Katze.",
+    "Close the window, please.",
+    "Bitte mach das Fenster zu.",
+    "Les enfants jouent dans le jardin.",
+    "Le chat a vu le chat.",
+)
+
+
+def make(folder: Path, *names: str) -> Path:
+    """Checkpoints called `names` in `folder`; the same bytes each time. Returns `folder`."""
+    import torch
+
+    from app.transformer import checkpoint
+    from app.transformer.config import preset
+    from app.transformer.model import Transformer
+    from app.translation.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(iter(SENTENCES * 40), 310)
+    for seed, name in enumerate(names or ("en-de", "en-fr"), start=1):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = Transformer(preset("tiny", tokenizer.vocab_size, max_len=256))
+        checkpoint.save(folder / name, model, tokenizer.model_proto, "# A model for tests\n")
+    return folder
