@@ -82,6 +82,59 @@ def evaluate(
     typer.echo(f"chrF       {scores.chrf:.2f}  {scores.chrf_signature}")
 
 
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="A Marian (OPUS-MT) folder from Hugging Face.")],
+    output: Annotated[Path, typer.Argument(help="The model's new folder, such as en-de.")],
+) -> None:
+    """Turn a Marian model into one of ours. Needs its model.safetensors; opens no pickle."""
+    from app.transformer import checkpoint, marian
+
+    try:
+        imported = marian.read(source)
+        card = (
+            f"# {output.name}, imported\n\nConverted from the Marian model in a folder named "
+            f"`{source.resolve().name}`. Data, licence, scores and intended use are those of its "
+            "own card.\n"
+        )
+        checkpoint.save(output, imported.model, imported.tokenizer, card)
+    except checkpoint.CheckpointError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"{output}: {imported.model.config}")
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model's folder.")],
+    output: Annotated[Path, typer.Argument(help="The folder to write.")],
+    format: Annotated[
+        Literal["marian", "ctranslate2"], typer.Option(help="For transformers, or CTranslate2.")
+    ] = "marian",
+    quantization: Annotated[
+        Literal["float32", "int8", "bfloat16", "float16"], typer.Option(help="CTranslate2 only.")
+    ] = "float32",
+) -> None:
+    """Write a model for transformers' MarianMTModel, or for CTranslate2."""
+    from app.transformer import checkpoint, ctranslate, marian
+
+    try:
+        loaded = checkpoint.load(model)
+        if format == "ctranslate2":
+            ctranslate.write(output, loaded.model, loaded.tokenizer, quantization)
+        else:
+            names = loaded.folder.name.split("-")
+            source, target = names if len(names) == 2 else ("", "")
+            marian.write(output, loaded.model, loaded.tokenizer, source=source, target=target)
+    except ImportError:
+        typer.echo("error: this needs ctranslate2: pip install ctranslate2", err=True)
+        raise typer.Exit(2) from None
+    except (checkpoint.CheckpointError, ValueError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"{output}: written for {format}")
+
+
 def main() -> None:
     """Run the command line."""
     app()
