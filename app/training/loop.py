@@ -114,6 +114,8 @@ class Trainer:
         if self.rank and not self.resumed:
             torch.manual_seed(config.run.seed * 1000 + self.rank)
         if config.run.compile:
+            # equal lengths of source and target are chance, not something to compile for
+            torch.fx.experimental._config.use_duck_shape = False
             for layer in (*model.encoder, *model.decoder):
                 layer.compile(dynamic=True)
         step = TrainingStep(model, config.optimiser.label_smoothing, fast=config.run.compile)
