@@ -189,7 +189,11 @@ def _fill(model: Transformer, path: Path, data: bytes) -> None:
                     f"the configuration wants {list(parameter.shape)}",
                     remedy,
                 )
-            if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
+            if not tensor.is_floating_point():
+                raise CheckpointError(
+                    path, f"{name} holds {tensor.dtype}, not real numbers", remedy
+                )
+            if not torch.isfinite(tensor).all():
                 raise CheckpointError(path, f"{name} has values that are not finite", remedy)
             parameter.copy_(tensor)
 
