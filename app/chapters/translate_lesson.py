@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
+
 from app.chapters import translate_attention as attention
 from app.chapters import translate_beam as beam
 from app.chapters import translate_compare as compare
@@ -32,6 +34,17 @@ _RESET: Final = {
     "cache": False,
 }
 """Fields that mean nothing for another text."""
+
+_UNASKED: Final = {
+    "mask": "causal",
+    "scaled": True,
+    "positions": True,
+    "silence": (),
+    "edit": 0,
+    "to": "",
+    "to_id": 0,
+    "of": "before",
+}
 
 
 class Entry(NamedTuple):
@@ -295,6 +308,13 @@ class Lesson:
         """The selected position."""
         return self.positions[self.state.position - 1]
 
+    @property
+    def now_there(self) -> int:
+        """The token that the translation has at the selected position."""
+        return self._trace.predicted[self.state.position - 1].id
+
+    short = staticmethod(short)
+
     @cached_property
     def tree(self) -> beam.Tree:
         """The beam search."""
@@ -357,6 +377,59 @@ class Lesson:
             )
             for kind in state.KINDS
         ]
+
+    percent = staticmethod(inside.percent)
+    divide = Markup("Divide by √<i>d</i><sub>k</sub>")
+
+    @property
+    def replacement(self) -> str:
+        """The token that was chosen by its number, where one was."""
+        if not self.state.to_id or self.answer.comparison is None:
+            return ""
+        return label(self.answer.comparison.after.predicted[self.state.edit - 1]).text
+
+    @property
+    def unasked(self) -> str:
+        """The state without any change of the reader's."""
+        return self.to(**_UNASKED)
+
+    @cached_property
+    def questions(self) -> list[tuple[str, str]]:
+        """Changes to try, each alone."""
+        last = self.answer.trace.cross.shape[0] if self.answer.trace else 1
+        heads = self.answer.trace.cross.shape[1] if self.answer.trace else 0
+        middle = max(1, len(self.target) // 2)
+        other = self._other(middle)
+        tries: list[tuple[str, dict[str, Any]]] = [
+            (f"Another word at {middle}", {"edit": middle, "to_id": other}),
+            ("The same, all positions", {"edit": middle, "to_id": other, "mask": "all"}),
+            ("No scaling", {"scaled": False}),
+            ("No positions", {"positions": False}),
+            (
+                f"Silence cross-attention, layer {last}",
+                {"silence": tuple(Head("cross", last, n) for n in range(1, heads + 1))},
+            ),
+        ]
+        return [(title, self.to(**_UNASKED | changes)) for title, changes in tries]
+
+    def _other(self, position: int) -> int:
+        """The likeliest token at a position that is not the translation's own."""
+        assert self.answer.trace is not None
+        own = self.answer.trace.predicted[position - 1].id
+        return next(
+            entry.token.id
+            for entry in self.answer.trace.next_tokens[position - 1]
+            if entry.token.id != own
+        )
+
+    @cached_property
+    def free(self) -> str:
+        """The part of the new translation that the model chose."""
+        comparison = self.answer.comparison
+        assert comparison is not None
+        if not comparison.prefix:
+            return comparison.translation
+        return comparison.translation[len(self.given) :].strip()
 
     @cached_property
     def given(self) -> str:

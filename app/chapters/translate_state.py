@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qsl, quote
 
 from app.chapters.contract import Parsed, Problem
@@ -210,9 +210,7 @@ class _Reader:
             scaled=self._flag("scaled"),
             positions=self._flag("positions"),
             silence=self._silence(),
-            edit=self._whole("edit", 0, MOST),
-            to=self._to(),
-            to_id=self._whole("to_id", 0, 9_999_999),
+            **self._edit(),
             rank=self._flag("rank"),
             cache=self._flag("cache"),
         )
@@ -240,6 +238,12 @@ class _Reader:
             self._refuse("text", value, message)
             return DEFAULT.text
         return value if value.strip() else ""
+
+    def _edit(self) -> dict[str, Any]:
+        """The edited position and what stands there: a text rather than a token's number."""
+        edit, to = self._whole("edit", 0, MOST), self._to()
+        to_id = self._whole("to_id", 0, 9_999_999)
+        return {"edit": edit, "to": to if edit else "", "to_id": 0 if to or not edit else to_id}
 
     def _to(self) -> str:
         value = (self.last("to") or "").strip()

@@ -29,6 +29,20 @@ document.addEventListener("click", (event) => {
   if (target !== panelOf(link)) target.scrollIntoView({ block: "start" });
 });
 
+// A changed control asks for its panel; what is typed waits for a pause.
+let typing = 0;
+
+for (const kind of ["change", "submit", "input"]) {
+  document.addEventListener(kind, (event) => {
+    const form = (event.target.form ?? event.target).closest?.("form[data-ask]");
+    if (!form) return;
+    clearTimeout(typing);
+    if (kind === "submit") event.preventDefault();
+    if (kind === "input" && !event.target.matches("input[name=to]")) return;
+    typing = setTimeout(() => ask(panelOf(form), query(form)), kind === "input" ? 450 : 0);
+  });
+}
+
 // --- The text: streamed first, its panel when the stream is over ----------------------------------
 
 document.addEventListener("end", (event) => {
