@@ -1,0 +1,428 @@
+"""The three-position chapter in a real browser: edit, see, open, step, predict, embed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+PATH = "/chapters/three-positions"
+
+
+def headline(page: Page, position: int) -> str:
+    return page.locator("#verdict b").nth(position - 1).inner_text()
+
+
+def wait_for_state(page: Page, query: str) -> None:
+    page.wait_for_function("query => location.search === query", arg=query)
+
+
+# ── Edit ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_edit_reaches_the_numbers_the_words_and_the_address(page: Page) -> None:
+    page.goto(PATH)
+    page.locator("#x3-1").fill("2")
+    page.locator("#x3-2").fill("-1")
+    page.locator("#x3-3").fill("1")
+    wait_for_state(page, "?x3=2,-1,1,0")
+    assert headline(page, 1) == "Position 1: identical to the last bit"
+    assert headline(page, 2) == "Position 2: identical to the last bit"
+    assert headline(page, 3) == "Position 3: changed by up to 2.210"
+    expect(page.locator("[id='head1.weights.3.3']")).to_have_text("0.882")
+    expect(page.locator("td:has(> [id='head1.weights.3.3'])")).to_have_class("heat-18 changed")
+    expect(page.locator("td:has(> [id='head1.weights.2.2'])")).not_to_have_class("changed")
+
+
+def test_case_21_typing_keeps_caret_and_focus_while_updates_arrive(page: Page) -> None:
+    """Five characters in the middle of a field, each followed by an answer."""
+    page.goto(PATH)
+    field = page.locator("#x2-2")
+    field.fill("19")
+    wait_for_state(page, "?x2=0,19,0,1")
+    field.focus()
+    page.evaluate("document.activeElement.setSelectionRange(1, 1)")
+    for typed, text in zip("12.34", ["119", "1129", "112.9", "112.39", "112.349"], strict=True):
+        with page.expect_response(lambda answer: "/panels/bench" in answer.url):
+            page.keyboard.type(typed)
+        page.wait_for_timeout(60)
+        expect(field).to_be_focused()
+        expect(field).to_have_value(text)
+        caret = page.evaluate("document.activeElement.selectionStart")
+        assert caret == text.index("9", 1 if text != "119" else 2)
+    wait_for_state(page, "?x2=0,112.349,0,1")
+
+
+def test_fast_typing_across_cells_loses_nothing(page: Page) -> None:
+    page.goto(PATH)
+    page.locator("#x1-1").select_text()
+    for text in ("12", "-3.5", "0.25", "7"):
+        page.keyboard.type(text, delay=25)
+        page.keyboard.press("Tab")
+    wait_for_state(page, "?x1=12,-3.5,0.25,7")
+    values = [page.locator(f"#x1-{place}").input_value() for place in range(1, 5)]
+    assert values == ["12", "-3.5", "0.25", "7"]
+
+
+def test_arrow_keys_step_a_cell(page: Page) -> None:
+    page.goto(PATH)
+    field = page.locator("#x1-2")
+    field.focus()
+    for key, value in (
+        ("ArrowUp", "1"),
+        ("Shift+ArrowUp", "11"),
+        ("Alt+ArrowDown", "10.9"),
+        ("ArrowDown", "9.9"),
+        ("Alt+ArrowUp", "10"),
+    ):
+        page.keyboard.press(key)
+        expect(field).to_have_value(value)
+    wait_for_state(page, "?x1=1,10,1,0")
+    expect(field).to_be_focused()
+
+
+def test_a_refused_cell_says_why_and_keeps_everything_else(page: Page) -> None:
+    page.goto(f"{PATH}?x3=2,-1,1,0")
+    before = page.locator("[id='layer_norm.3.1']").inner_text()
+    page.locator("#x1-2").fill("5")
+    page.locator("#x1-1").fill("1e309")
+    problem = page.locator("#inputs-problems")
+    expect(problem).to_contain_text("Position 1, coordinate 1 takes a number between −1,000,000")
+    expect(page.locator("#x1-1")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#x1-1")).to_have_attribute("aria-describedby", "inputs-problems")
+    expect(page.locator("#x1-1")).to_have_value("1e309")
+    expect(page.locator("#x1-2")).to_have_value("5")
+    expect(page.locator("#bench")).to_have_class("bench stale")
+    expect(page.locator("#bench .notice").first).to_contain_text("last accepted values")
+    assert page.locator("[id='layer_norm.3.1']").inner_text() == before
+    page.locator("#x1-1").fill("1")
+    expect(page.locator("#bench")).to_have_class("bench")
+    expect(problem).to_be_hidden()
+    wait_for_state(page, "?x1=1,5,1,0&x3=2,-1,1,0")
+
+
+def test_controls_and_presets(page: Page) -> None:
+    page.goto(PATH)
+    page.get_by_role("link", name="Edited future").click()
+    wait_for_state(page, "?x3=2,-1,1,0")
+    expect(page.locator("#x3-1")).to_have_value("2")
+    page.get_by_text("All positions", exact=True).click()
+    wait_for_state(page, "?x3=2,-1,1,0&mask=all")
+    assert "changed" in headline(page, 2)
+    expect(page.locator("#verdict")).to_contain_text("It may now attend to position 3 as well.")
+    page.get_by_role("group", name="Divide by").get_by_text("Off").click()
+    wait_for_state(page, "?x3=2,-1,1,0&mask=all&scaled=false")
+    page.get_by_text("Heads averaged").click()
+    wait_for_state(page, "?x3=2,-1,1,0&mask=all&scaled=false&w_o=averaged")
+    page.get_by_role("group", name="Position").get_by_text("1", exact=True).click()
+    wait_for_state(page, "?x3=2,-1,1,0&mask=all&scaled=false&position=1&w_o=averaged")
+    page.get_by_role("link", name="Original", exact=True).click()
+    wait_for_state(page, "?mask=all&scaled=false&position=1&w_o=averaged")
+    expect(page.locator("#x3-1")).to_have_value("1")
+
+
+def test_the_last_of_many_edits_wins(page: Page) -> None:
+    """Answers that come late are given up, not shown."""
+    page.goto(PATH)
+    delays = iter((700, 0))
+    page.route(
+        "**/panels/bench**",
+        lambda route: (page.wait_for_timeout(next(delays, 0)), route.continue_()),
+    )
+    page.locator("#x1-1").fill("5")
+    page.wait_for_timeout(200)
+    page.locator("#x1-1").fill("6")
+    wait_for_state(page, "?x1=6,0,1,0")
+    page.wait_for_timeout(800)
+    expect(page.locator("[id='head1.Q.1.1']")).to_have_text("6.000")
+
+
+def test_trouble_on_the_line_is_told_and_keeps_the_page(new_page: Callable) -> None:
+    page = new_page(allow=("503", "htmx"))
+    page.goto(PATH)
+    page.route("**/panels/bench**", lambda route: route.fulfill(status=503, body="no"))
+    page.locator("#x1-1").fill("5")
+    expect(page.locator("[data-trouble]")).to_be_visible()
+    expect(page.locator("#x1-1")).to_have_value("5")
+    page.unroute("**/panels/bench**")
+    page.locator("#x1-1").press("Enter")
+    wait_for_state(page, "?x1=5,0,1,0")
+    expect(page.locator("[data-trouble]")).to_be_hidden()
+
+
+# ── Show the arithmetic ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_number_opens_in_place_and_closes(page: Page) -> None:
+    page.goto(PATH)
+    number = page.locator("[id='head1.weights.3.3']")
+    number.click()
+    aside = page.locator("[data-arithmetic]")
+    expect(aside).to_contain_text("Weight of position 3 on key 3, head 1")
+    expect(aside.locator("h4")).to_be_focused()
+    expect(aside.locator("output")).to_have_text("0.5034898434845538")
+    expect(page.locator("td.operand")).to_have_count(2)
+    assert "show=head1.weights.3.3" in page.url
+    page.keyboard.press("Escape")
+    expect(aside).to_have_count(0)
+    expect(number).to_be_focused()
+    assert "show=" not in page.url
+
+
+def test_operands_lead_further_back(page: Page) -> None:
+    page.goto(f"{PATH}?show=head1.scores.3.1")
+    page.get_by_role("link", name="head 1 K 1, 1").click()
+    expect(page.locator("[data-arithmetic]")).to_contain_text("Key 1")
+    expect(page.locator("td.shown [id='head1.K.1.1']")).to_be_visible()
+
+
+def test_the_keyboard_moves_within_a_table(page: Page) -> None:
+    page.goto(PATH)
+    page.locator("[id='head1.scores.1.1']").focus()
+    for key, address in (
+        ("ArrowRight", "head1.scores.1.2"),
+        ("ArrowDown", "head1.scores.2.2"),
+        ("End", "head1.scores.2.3"),
+        ("ArrowDown", "head1.scores.3.3"),
+        ("Home", "head1.scores.3.1"),
+    ):
+        page.keyboard.press(key)
+        expect(page.locator(f"[id='{address}']")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("[id='head1.scaled_scores.1.1']")).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(page.locator("[id='head1.scores.3.1']")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-arithmetic]")).to_contain_text("Score of position 3")
+
+
+def test_full_precision_is_copied(new_page: Callable) -> None:
+    page = new_page(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(f"{PATH}?show=head1.weights.3.3")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    assert page.evaluate("navigator.clipboard.readText()") == "0.5034898434845538"
+    page.get_by_role("button", name="Copy link").click()
+    page.wait_for_timeout(50)
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+# ── Addresses ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_case_20_back_and_reload_show_the_whole_page_in_the_same_state(page: Page) -> None:
+    page.goto(PATH)
+    page.locator("#x3-1").fill("4")
+    wait_for_state(page, "?x3=4,1,0,0")
+    page.goto("/")
+    page.go_back()
+    wait_for_state(page, "?x3=4,1,0,0")
+    for _ in range(2):
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("footer.site-footer")).to_be_visible()
+        expect(page.locator("#x3-1")).to_have_value("4")
+        expect(page.locator("[id='head1.Q.3.1']")).to_have_text("4.000")
+        page.reload()
+
+
+def test_case_23_a_permalink_restores_exactly_that_state(page: Page) -> None:
+    page.goto(f"{PATH}?x1=0,0,0,0&scaled=false&position=3&w_o=swapped&step=4")
+    expect(page.locator("#x1-1")).to_have_value("0")
+    expect(page.locator("#scaled-false")).to_be_checked()
+    expect(page.locator("#position-3")).to_be_checked()
+    expect(page.locator("#w_o-swapped")).to_be_checked()
+    expect(page.locator("#steps h3")).to_have_text("Step 4 of 10: Scale")
+
+
+def test_case_23_a_value_out_of_range_is_refused_with_notice(page: Page) -> None:
+    answer = page.goto(f"{PATH}?x1=1000001,0,0,0&position=7")
+    assert answer is not None
+    assert answer.status == 422
+    expect(page.locator("#inputs-problems")).to_contain_text("Position 1, coordinate 1")
+    expect(page.locator("#other-problems")).to_contain_text("“position” can be 1 or 2 or 3.")
+    expect(page.locator("#x1-1")).to_have_value("1000001")
+
+
+# ── Steps, questions, the moving input ───────────────────────────────────────────────────────────
+
+
+def test_steps_by_key_and_button(page: Page) -> None:
+    page.goto(PATH)
+    title = page.locator("#steps h3")
+    page.locator("#steps-next").click()
+    expect(title).to_have_text("Step 2 of 10: Project")
+    page.keyboard.press("ArrowRight")
+    expect(title).to_have_text("Step 3 of 10: Compare")
+    wait_for_state(page, "?step=3")
+    page.keyboard.press("ArrowLeft")
+    expect(title).to_have_text("Step 2 of 10: Project")
+    page.locator("#steps .trail a").nth(6).click()
+    expect(title).to_have_text("Step 7 of 10: Share")
+    page.reload()
+    expect(title).to_have_text("Step 7 of 10: Share")
+
+
+def test_panels_below_follow_the_bench(page: Page) -> None:
+    page.goto(f"{PATH}?step=5")
+    page.get_by_text("All positions", exact=True).click()
+    wait_for_state(page, "?mask=all&step=5")
+    page.locator("#steps").scroll_into_view_if_needed()
+    expect(page.locator("#steps")).to_contain_text("nothing is struck out")
+    page.locator("#sweep").scroll_into_view_if_needed()
+    expect(page.locator("#sweep")).to_contain_text("Every position notices")
+
+
+def test_predict_then_reveal(page: Page) -> None:
+    page.goto(PATH)
+    question = page.locator(".question").first
+    expect(question.locator(".answer")).to_be_empty()
+    page.locator("#guess1").fill("0.71")
+    page.locator("#guess1").press("Enter")
+    expect(question.locator(".answer")).to_contain_text("Right. It is 0.707.")
+    expect(question.locator(".answer math")).to_be_visible()
+    assert "guess1=0.71" in page.url
+    page.locator("#guess2").fill("half")
+    page.locator("#guess2").press("Enter")
+    expect(page.locator("#guess2-problems")).to_contain_text("A prediction is a number between")
+    expect(page.locator("#guess2")).to_have_value("half")
+    page.locator("#guess2").fill("")
+    page.locator(".question").nth(4).get_by_role("button", name="Show me").click()
+    expect(page.locator("#guess5-answer")).to_contain_text("Nothing at all, not even in the last")
+
+
+def test_a_try_in_the_prose_moves_the_bench(page: Page) -> None:
+    page.goto(PATH)
+    page.get_by_role("link", name="Switch scaling off").click()
+    wait_for_state(page, "?scaled=false")
+    expect(page.locator("#scaled-false")).to_be_checked()
+    expect(page.locator("[id='head1.weights.3.3']")).to_have_text("0.576")
+    expect(page.locator("#bench")).to_be_in_viewport()
+
+
+def test_the_plotting_library_is_fetched_only_when_opened(page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(PATH)
+    page.locator("#sweep").scroll_into_view_if_needed()
+    page.wait_for_load_state("networkidle")
+    assert not [url for url in asked if "plotly" in url]
+    page.get_by_role("button", name="Read it point by point").click()
+    expect(page.locator("#plot .main-svg").first).to_be_visible()
+    expect(page.locator("#plot .scatterlayer .trace")).to_have_count(6)
+    assert len([url for url in asked if "plotly" in url]) == 1
+
+
+# ── Elsewhere: frames, other colours, no scripts ─────────────────────────────────────────────────
+
+
+def test_case_22_two_frames_of_the_same_panel_stay_independent(page: Page, server: str) -> None:
+    page.add_init_script(
+        "window.heard = []; addEventListener('message', event => heard.push(event.data))"
+    )
+    page.goto("/healthz")
+    source = f"{server}/embed/three-positions/bench"
+    page.evaluate(
+        """source => { for (const [id, query] of [["one", "?theme=dark"], ["two", "?mask=all"]]) {
+             const frame = document.createElement("iframe");
+             Object.assign(frame, {id, src: source + query, title: id, width: 700, height: 600});
+             document.body.append(frame);
+        }}""",
+        source,
+    )
+    one, two = page.frame_locator("#one"), page.frame_locator("#two")
+    expect(two.locator("#mask-all")).to_be_checked()
+    one.locator("#x3-1").fill("7")
+    expect(one.locator("[id='head1.Q.3.1']")).to_have_text("7.000")
+    expect(two.locator("[id='head1.Q.3.1']")).to_have_text("1.000")
+    expect(two.locator("#x3-1")).to_have_value("1")
+    assert one.locator("html").get_attribute("data-theme") == "dark"
+    heard = page.evaluate("heard")
+    own = [m for m in heard if m.get("type") == "explorable-attention:height"]
+    lti = [m for m in heard if m.get("subject") == "lti.frameResize"]
+    assert len(own) >= 2
+    assert len(lti) >= 2
+    assert all(message["height"] > 300 for message in own + lti)
+
+
+def test_case_24_everything_without_scripts(new_page: Callable) -> None:
+    page = new_page(javascript=False)
+    page.goto(PATH)
+    page.locator("#x3-1").fill("2")
+    page.get_by_role("button", name="Calculate").click()
+    assert "x3=2&x3=1" in page.url
+    assert headline(page, 2) == "Position 2: identical to the last bit"
+    page.locator("[id='head2.weights.3.1']").click()
+    expect(page.locator("[data-arithmetic]")).to_contain_text("Weight of position 3 on key 1")
+    page.locator("[data-arithmetic] .close").click()
+    expect(page.locator("[data-arithmetic]")).to_have_count(0)
+    page.locator("#steps-next").click()
+    expect(page.locator("#steps h3")).to_have_text("Step 2 of 10: Project")
+    page.locator("#guess1").fill("2.1")
+    page.locator(".question").first.get_by_role("button", name="Check").click()
+    expect(page.locator("#guess1-answer")).to_contain_text("It is 2.121.")
+    page.locator("#x1-1").fill("many")
+    page.get_by_role("button", name="Calculate").click()
+    expect(page.locator("#inputs-problems")).to_contain_text("Position 1, coordinate 1")
+    expect(page.locator("#x1-1")).to_have_value("many")
+    expect(page.locator("[id='head1.Q.3.1']")).to_have_text("2.000")
+    page.get_by_text("Embed", exact=True).click()
+    expect(page.locator("#plain-code-bench")).to_contain_text("/embed/three-positions/bench")
+
+
+def test_the_embed_dialog_gives_the_code(page: Page) -> None:
+    page.goto(f"{PATH}?x3=2,-1,1,0")
+    page.get_by_role("button", name="Embed").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    code = dialog.locator("#code-bench").input_value()
+    assert "/embed/three-positions/bench?x3=2,-1,1,0" in code
+    assert "title=" in code
+    assert "height=" in code
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
+STATES = {
+    "open": "?x3=2,-1,1,0&show=head1.weights.3.3&step=7&guess1=0.7&guess2=0.1&reveal=3",
+    "refused": "?x1=a,b,c,d&epsilon=7&guess1=x&position=9",
+    "all": "?mask=all&scaled=false&w_o=averaged&show=layer_norm.2.1&step=10",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_state(
+    new_page: Callable, axe: Callable, theme: str, state: str
+) -> None:
+    page = new_page(color_scheme=theme, reduced_motion="reduce")
+    page.goto(PATH + STATES[state])
+    axe(page)
+    if state == "open":
+        page.get_by_role("button", name="Embed").click()
+        axe(page)
+
+
+def test_reduced_motion_moves_nothing(new_page: Callable) -> None:
+    page = new_page(reduced_motion="reduce")
+    page.goto(f"{PATH}?show=head1.weights.3.3")
+    moving = page.evaluate("document.getAnimations().filter(a => a.playState === 'running').length")
+    assert moving == 0
+    assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+
+
+def test_forced_colours_keep_what_colour_said(new_page: Callable) -> None:
+    page = new_page(forced_colors="active")
+    page.goto(f"{PATH}?x3=2,-1,1,0&show=head1.weights.3.3")
+    chosen = page.locator(".seg label:has(#mask-causal)")
+    other = page.locator(".seg label:has(#mask-all)")
+    colour = "element => getComputedStyle(element).backgroundColor"
+    assert chosen.evaluate(colour) != other.evaluate(colour)
+    changed = page.locator("td.changed").first
+    assert changed.evaluate("element => getComputedStyle(element).borderBottomStyle") == "solid"
+
+
+def test_print_shows_the_numbers_and_not_the_controls(page: Page) -> None:
+    page.goto(PATH)
+    page.emulate_media(media="print")
+    expect(page.locator(".bar")).to_be_hidden()
+    expect(page.locator("[id='head1.weights.3.3']")).to_be_visible()
