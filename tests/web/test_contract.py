@@ -63,6 +63,14 @@ def page(client: TestClient, chapter: Chapter[Any], query: str = "") -> Document
     return assert_clean(answer.text)
 
 
+def later(answer: Any) -> bool:
+    """Whether this answer needs a model, which no chapter has here: a 503 that says when to ask."""
+    if answer.status_code != 503:
+        return False
+    assert int(answer.headers["Retry-After"]) > 0
+    return True
+
+
 def own_states(document: Document) -> list[str]:
     """Queries of the links from a document to other states of itself, a sample across the page."""
     links = (v.partition("#")[0] for v in document.values("href") if v.startswith("?"))
@@ -139,7 +147,8 @@ def test_every_link_on_the_page_leads_somewhere(
         if target.path not in paths_seen:
             paths_seen.add(target.path)
             query = f"?{target.query}" if target.query else ""
-            assert everyone.get(target.path + query).status_code == 200, value
+            answer = everyone.get(target.path + query)
+            assert answer.status_code == 200 or later(answer), value
 
 
 @each_chapter
@@ -196,7 +205,7 @@ def test_an_embed_keeps_state_and_theme(
 def test_the_api_answers_in_strict_json(everyone: TestClient, chapter: Chapter[Any]) -> None:
     for query in ["", *own_states(page(everyone, chapter))[:5]]:
         answer = everyone.get(f"/api/v1/{chapter.slug}?{query}")
-        assert answer.status_code == 200
+        assert answer.status_code == 200 or later(answer)
         assert answer.headers["content-type"] == "application/json"
         json.loads(answer.text, parse_constant=lambda name: pytest.fail(name))
 
@@ -208,6 +217,8 @@ def test_the_api_answers_in_strict_json(everyone: TestClient, chapter: Chapter[A
 )
 def test_every_file_can_be_taken_away(everyone: TestClient, slug: str, name: str) -> None:
     answer = everyone.get(f"/download/{slug}/{name}")
+    if later(answer):
+        return
     assert answer.status_code == 200
     assert answer.content
     assert name in answer.headers["Content-Disposition"]
@@ -250,7 +261,7 @@ def test_case_16_strange_values_are_refused_in_words_or_understood(
     names = fields(page(everyone, chapter))
     for name in names:
         api = everyone.get(f"/api/v1/{chapter.slug}", params={name: value})
-        assert api.status_code in (200, 422), name
+        assert api.status_code in (200, 422) or later(api), name
         for error in json.loads(api.text)["errors"] if api.status_code == 422 else ():
             assert error.keys() == {"field", "index", "value", "message"}
             assert error["field"] == name
@@ -258,11 +269,11 @@ def test_case_16_strange_values_are_refused_in_words_or_understood(
     everything = {name: value for name in names if name != "valid"}
     api = everyone.get(f"/api/v1/{chapter.slug}", params=everything)
     whole = everyone.get(f"/chapters/{chapter.slug}", params=everything)
-    assert whole.status_code == api.status_code
+    assert whole.status_code == api.status_code or (later(api) and whole.status_code == 200)
     document = assert_clean(whole.text)
     for panel in chapter.panels:
         path = f"/chapters/{chapter.slug}/panels/{panel.slug}"
-        assert everyone.get(path, params=everything).status_code == api.status_code
+        assert everyone.get(path, params=everything).status_code == whole.status_code
     if api.status_code == 422:
         for error in json.loads(api.text)["errors"]:
             assert error["message"] in document.text_of_all()
