@@ -19,7 +19,8 @@ from app.chapters.three_positions_downloads import (
     as_svg,
     states_as_csv,
 )
-from app.chapters.three_positions_lesson import Lesson, states_of_the_prose
+from app.chapters.three_positions_lesson import Lesson
+from app.chapters.three_positions_prose import states_of_the_prose
 from app.chapters.three_positions_state import Languages, Parameters
 from app.chapters.worked_example import available
 from app.paths import WORKED_EXAMPLES

@@ -25,7 +25,7 @@ def as_json(numbers: dict[str, Any]) -> bytes:
 
 
 def as_csv(now: Calculation) -> bytes:
-    """Every number with its address, one a line, full precision; `blocked` for a forbidden place."""
+    """Every number with its address, one a line, in full; `blocked` for a forbidden place."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(("address", "head", "matrix", "row", "column", "value"))

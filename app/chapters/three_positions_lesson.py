@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl
 
 from markupsafe import Markup
 
-from app.chapters import addresses
 from app.chapters.arithmetic import Explanation, explain
 from app.chapters.calculation import Calculation
 from app.chapters.contract import Parsed, Problem
 from app.chapters.numbers import short
 from app.chapters.three_positions_figure import head_rows
+from app.chapters.three_positions_prose import Said
 from app.chapters.three_positions_quiz import Question, questions
 from app.chapters.three_positions_state import NO_GUESSES, Languages, Parameters
 from app.chapters.three_positions_steps import TITLES, Step, step
@@ -23,16 +23,23 @@ from app.chapters.three_positions_sweep import Sweep, drawing, figure, sweep
 from app.chapters.three_positions_view import (
     Head,
     Marks,
+    Matrix,
     Sublayer,
     draw_head,
+    draw_inputs,
     draw_sublayer,
     reads,
 )
 from app.chapters.what_changed import WhatChanged, what_changed
 
 TABLES: Final = {
-    "W_Q": "Q", "W_K": "K", "W_V": "V", "row_max": "masked_scores",
-    "denominator": "exponentials", "mean": "statistics", "variance": "statistics",
+    "W_Q": "Q",
+    "W_K": "K",
+    "W_V": "V",
+    "row_max": "masked_scores",
+    "denominator": "exponentials",
+    "mean": "statistics",
+    "variance": "statistics",
     **dict.fromkeys(("gamma", "beta", "epsilon"), "layer_norm"),
 }
 """The table in or beside which a number stands, where it is not the one of its own name."""
@@ -81,43 +88,6 @@ class InputCell(NamedTuple):
     changed: bool
     invalid: bool
     operand: bool = False
-
-
-class Said:
-    """A state that the prose speaks of: its numbers are calculated, not written down."""
-
-    def __init__(self, languages: Languages, **changes: Any) -> None:
-        """The chapter's own example with some changes."""
-        parameters = replace(languages.default(), **changes)
-        self._languages = languages
-        self._parameters = parameters
-        self._now = languages.of(parameters).calculate(parameters)
-        self.query = languages.write(parameters)
-
-    def text(self, address: str) -> str:
-        """A number, as the tables show it."""
-        return short(float(addresses.numbers(self._now, addresses.parse(address, self._now))))
-
-    def open(self, address: str) -> str:
-        """The query of this state with that number open."""
-        return self._languages.write(replace(self._parameters, show=address))
-
-
-def states_of_the_prose(languages: Languages) -> dict[str, Said]:
-    """What the prose compares, by the name that it uses."""
-    default = languages.default()
-    edited = {"x": (*default.x[:2], (2.0, -1.0, 1.0, 0.0)), "position": 2}
-    return {
-        "original": Said(languages),
-        "all": Said(languages, mask="all", position=2),
-        "edited": Said(languages, **edited),
-        "edited_all": Said(languages, **edited, mask="all"),
-        "unscaled": Said(languages, scaled=False),
-        "swapped": Said(languages, w_o="swapped"),
-        "averaged": Said(languages, w_o="averaged"),
-        "huge": Said(languages, x=(*default.x[:2], (1e6, 1.0, 0.0, 0.0))),
-        "constant": Said(languages, x=((1.0,) * 4, *default.x[1:]), position=1),
-    }
 
 
 class Lesson:
@@ -224,7 +194,9 @@ class Lesson:
         """ε, editable."""
         invalid = any(problem.field == "epsilon" for problem in self.parsed.problems)
         changed = self.state.epsilon != self.language.default.epsilon
-        return InputCell("epsilon", "epsilon", "ε", self.typed("epsilon"), changed, invalid)
+        operand = "epsilon" in self.marks.operands
+        typed = self.typed("epsilon")
+        return InputCell("epsilon", "epsilon", "ε", typed, changed, invalid, operand)
 
     @cached_property
     def positions(self) -> list[tuple[str, str]]:
@@ -325,6 +297,17 @@ class Lesson:
         """The state without predictions, as a form's hidden fields."""
         query = self._query(guesses=NO_GUESSES, reveal=0)
         return tuple(parse_qsl(query, keep_blank_values=True))
+
+    @cached_property
+    def kept_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The calculation's own fields, hidden where there are no controls for them."""
+        others = ("example", "step", "show")
+        return tuple(pair for pair in self.fixed_pairs if pair[0] not in others)
+
+    @cached_property
+    def input_matrix(self) -> Matrix:
+        """X as a table of numbers, for those who may only look."""
+        return draw_inputs(self.now, self.then, self.marks)
 
     @cached_property
     def both_scalings(self) -> list[tuple[str, str, list[tuple[str, str]]]]:

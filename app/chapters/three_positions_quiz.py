@@ -144,7 +144,7 @@ def _offset(state: Parameters, now: Calculation) -> _Draft:
         ),
         float(shifted[0]),
         "The same as before: every exponential, and their sum, is multiplied by the same e⁵. That "
-        "is why the largest score may be subtracted, and why dividing the scores is another matter.",
+        "is why the largest score may be subtracted. Dividing the scores is another matter.",
     )
 
 

@@ -39,9 +39,9 @@ class _Walk:
     def inputs(self) -> list[str]:
         n, d = self.now.X.shape
         return [
-            f"Attention starts from {n} rows of {d} numbers, one row a position. In a trained model "
-            "they would come from embeddings or from the layer below; here they are given.",
-            f"We follow position {self.i}, whose row is {_vector(self.now.X[self.i - 1].tolist())}.",
+            f"Attention starts from {n} rows of {d} numbers, one row a position. In a trained "
+            "model they would come from embeddings or from the layer below; here they are given.",
+            f"We follow position {self.i}: its row is {_vector(self.now.X[self.i - 1].tolist())}.",
         ]
 
     def project(self) -> list[str]:
@@ -49,8 +49,8 @@ class _Walk:
             "Three matrices turn every row into three shorter ones: a query, which says what the "
             "position looks for, a key, by which it can be found, and a value, which is what it "
             "hands over.",
-            "The matrices of this example only pick coordinates, so that you can check them by eye. "
-            "A trained model has learned full ones.",
+            "The matrices of this example only pick coordinates, so that you can check them by "
+            "eye. A trained model has learned full ones.",
         ]
 
     def compare(self) -> list[str]:
@@ -85,12 +85,12 @@ class _Walk:
             ]
         if self.now.mask == "all":
             return [
-                "With all positions allowed nothing is struck out. That is how an encoder reads its "
-                "source; a decoder that did so would see the words it is about to produce.",
+                "With all positions allowed nothing is struck out. That is how an encoder reads "
+                "its source; a decoder that did so would see the words it is about to produce.",
             ]
         return [
-            f"The causal mask strikes out the future. Position {self.i} is the last one, so nothing "
-            "lies ahead of it and all its scores stay.",
+            f"The causal mask strikes out the future. Position {self.i} is the last one, so "
+            "nothing lies ahead of it and all its scores stay.",
         ]
 
     def shift(self) -> list[str]:
@@ -99,14 +99,14 @@ class _Walk:
             f"Before the exponential the row’s largest score, {short(largest)}, is subtracted from "
             "all of them. The largest becomes 0, and e to a huge number, which no computer can "
             "hold, is never asked for.",
-            "This changes no weight: e to a difference is a quotient, and the same factor above and "
-            "below cancels.",
+            "This changes no weight: e to a difference is a quotient, and the same factor above "
+            "and below cancels.",
         ]
 
     def share(self) -> list[str]:
         return [
-            "Raise e to each score, then divide by the sum of the row. The results are positive and "
-            "add up to 1: shares.",
+            "Raise e to each score, then divide by the sum of the row. The results are positive "
+            "and add up to 1: shares.",
             "A share describes this mixture. It does not say how much a position matters to what a "
             "whole model finally predicts.",
         ]
@@ -120,8 +120,8 @@ class _Walk:
         ]
         if heaviest and not self.head.V[heaviest - 1].any():
             sentences.append(
-                f"Key {heaviest} gets the largest share, {short(weights[heaviest - 1])}, and yet adds "
-                "nothing: its value is all zeros. A weight is only half of the story."
+                f"Key {heaviest} gets the largest share, {short(weights[heaviest - 1])}, and yet "
+                "adds nothing: its value is all zeros. A weight is only half of the story."
             )
         return sentences
 
@@ -133,8 +133,8 @@ class _Walk:
             "averaged": "Here it averages the heads: two different answers become one, twice.",
         }
         return [
-            f"The {h} heads did the same with their own queries, keys and values. Their outputs are "
-            "laid side by side, so that what each found keeps coordinates of its own.",
+            f"The {h} heads did the same with their own queries, keys and values. Their outputs "
+            "are laid side by side, so that what each found keeps coordinates of its own.",
             "Then one more matrix, W^O, may mix the coordinates of a position. "
             + words.get(self.now.W_O.name, self.now.W_O.note),
         ]

@@ -1,7 +1,7 @@
 """One input moved along a line: which positions notice, and how the shares of a row follow.
 
-Every point of the two charts is a calculation of its own. The drawing exists twice: as SVG, complete
-without scripts, and as a description that Plotly draws in the browser, to be read point by point.
+Every point of the two charts is a calculation of its own. The drawing exists twice: as SVG,
+complete without scripts, and as a description that Plotly draws, to be read point by point.
 """
 
 from __future__ import annotations

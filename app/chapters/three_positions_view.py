@@ -163,6 +163,13 @@ def draw_head(now: Calculation, then: Calculation, marks: Marks, index: int) -> 
     )
 
 
+def draw_inputs(now: Calculation, then: Calculation, marks: Marks) -> Matrix:
+    """The inputs, to be looked at."""
+    columns = _columns("x", now.X.shape[1])
+    lines = _lines("X", now.X, then.X, marks)
+    return Matrix("X", "", Markup("<i>X</i>"), Markup("Inputs"), columns, lines)
+
+
 def draw_sublayer(now: Calculation, then: Calculation, marks: Marks) -> Sublayer:
     """Everything after the heads."""
     numbers = tuple(Markup(str(place)) for place in range(1, now.X.shape[1] + 1))
@@ -253,7 +260,8 @@ def _lines(
     heat: bool = False,
 ) -> list[Line]:
     """The rows of a matrix. Where `allowed` is False a cell says "blocked", or with `ghosts` shows
-    its number faintly, because it is calculated and then thrown away."""
+    its number faintly, because it is calculated and then thrown away.
+    """
     lines = []
     values, before = now.tolist(), then.tolist()
     open_ = allowed.tolist() if allowed is not None else None

@@ -37,7 +37,7 @@ document.addEventListener("click", (event) => {
   const value = searchParams.get(name) ?? "";
   if (name === "show") {
     opening = value !== "";
-    if (opening && link.closest("table")) returnTo = link.id;
+    if (opening) returnTo = link.closest("table.matrix") ? link.id : value;
   }
   if (stateForm()) {
     setField(name, value);

@@ -160,7 +160,8 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 def test_the_last_accepted_state_stays_when_something_is_refused() -> None:
     valid = "x3=2,-1,1,0&mask=all"
-    parsed = CHAPTER.parse([("x1", "abc"), *[("x1", "5")] * 3, ("mask", "causal"), ("valid", valid)])
+    cells = [("x1", "abc"), *[("x1", "5")] * 3]
+    parsed = CHAPTER.parse([*cells, ("mask", "causal"), ("valid", valid)])
     assert parsed.parameters == parse(valid).parameters
     assert parsed.typed["x1"] == ("abc", "5", "5", "5")
     assert parsed.typed["mask"] == ("causal",)
