@@ -46,6 +46,7 @@ CHROMIUM_ARGUMENTS = (
     "--disable-default-apps",
     "--disable-dev-shm-usage",  # containers give it 64 MB
     "--disable-domain-reliability",
+    "--disable-gpu",  # an emulated card costs more than it draws
     "--disable-sync",
     "--metrics-recording-only",
     "--no-first-run",
@@ -153,8 +154,8 @@ def new_page(server: str, browser: Browser) -> Iterator[NewPage]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.set_default_navigation_timeout(30_000)
+        page.set_default_timeout(30_000)
+        page.set_default_navigation_timeout(90_000)
         _watch(page, problems, (REFUSED, *allow))
         return page
 
