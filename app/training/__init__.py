@@ -1,0 +1,1 @@
+"""Training: data, loss, optimiser, the loop, and what a run leaves behind (§5)."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class TrainConfigError(ValueError):
-    """A training configuration that cannot be used; the message names each key and what it accepts."""
+    """A training configuration that cannot be used; the message names key and remedy."""
 
 
 class _Table(BaseModel):
@@ -36,40 +37,38 @@ class DataTable(_Table):
     train: str = ""  # TSV or TSV.gz, source and target; may be given by --data instead
     dev: str = ""  # TSV, source and one or more references
     mono: tuple[str, ...] = ()  # further TSV files in the same form, back-translations for example
-    vocab_size: int = Field(8000, ge=300)
+    vocab_size: Annotated[int, Ge(300)] = 8000
     tokenizer: str = ""  # an existing tokenizer.model; trained on the training text when empty
-    max_tokens: int = Field(60, ge=2)  # pairs with a longer side are left out, and counted
-    sample_alpha: float = Field(0.0, ge=0, le=1)  # subword regularisation; 0: always the likeliest
+    max_tokens: Annotated[int, Ge(2)] = 60  # pairs with a longer side are left out, and counted
+    sample_alpha: Annotated[float, Ge(0), Le(1)] = 0.0  # subword regularisation; 0: none
 
 
 class OptimiserTable(_Table):
     """[optimiser]: Adam with the paper's constants, and the learning rate over time (§5.3)."""
 
-    peak_rate: float = Field(1e-3, gt=0)  # reached at the end of the warm-up
-    warmup_steps: int = Field(4000, ge=1)
+    peak_rate: Annotated[float, Gt(0)] = 1e-3  # reached at the end of the warm-up
+    warmup_steps: Annotated[int, Ge(1)] = 4000
     schedule: Literal["paper", "linear"] = "paper"  # after it: 1/√step as in eq. 3, or a line to 0
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.98, ge=0, lt=1)
-    epsilon: float = Field(1e-9, gt=0)
-    clip_norm: float = Field(0.0, ge=0)  # 0: gradients are not clipped, as in the paper
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.1
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.98
+    epsilon: Annotated[float, Gt(0)] = 1e-9
+    clip_norm: Annotated[float, Ge(0)] = 0.0  # 0: gradients are not clipped, as in the paper
 
 
 class RunTable(_Table):
     """[run]: how long, how often, how fast."""
 
-    steps: int = Field(100_000, ge=1)  # optimiser steps; the run can be extended by raising it
-    batch_tokens: int = Field(
-        8000, ge=16
-    )  # padded source + target tokens of a step, on all devices
-    accumulate: int = Field(1, ge=1)  # batches whose gradients are summed before a step
+    steps: Annotated[int, Ge(1)] = 100_000  # optimiser steps; the run can be extended by raising it
+    batch_tokens: Annotated[int, Ge(16)] = 8000  # padded source + target, on all devices
+    accumulate: Annotated[int, Ge(1)] = 1  # batches whose gradients are summed before a step
     seed: int = 1
-    log_every: int = Field(50, ge=1)
-    evaluate_every: int = Field(1000, ge=1)
-    save_every: int = Field(1000, ge=1)
-    keep: int = Field(10, ge=1)  # weight snapshots kept for averaging
-    dev_bleu_sentences: int = Field(200, ge=0)  # sentences decoded greedily at each evaluation
-    threads: int = Field(0, ge=0)  # CPU threads; 0: torch's choice
+    log_every: Annotated[int, Ge(1)] = 50
+    evaluate_every: Annotated[int, Ge(1)] = 1000
+    save_every: Annotated[int, Ge(1)] = 1000
+    keep: Annotated[int, Ge(1)] = 10  # weight snapshots kept for averaging
+    dev_bleu_sentences: Annotated[int, Ge(0)] = 200  # sentences decoded greedily at each evaluation
+    threads: Annotated[int, Ge(0)] = 0  # CPU threads; 0: torch's choice
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     compile: bool = True
 

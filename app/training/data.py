@@ -50,7 +50,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_parallel(paths: Sequence[Path]) -> ParallelText:
-    """Source and target from the first two columns of tab-separated files; bad lines are counted."""
+    """Source and target from the first two columns of TSV files; bad lines are counted."""
     text = ParallelText()
     for path in paths:
         for raw in read_lines(path):
@@ -82,6 +82,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+        """Pack rows of token ids."""
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         starts = np.concatenate(([0], np.cumsum(lengths)))
         tokens = np.fromiter(
@@ -91,6 +92,7 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
+        """Tokens in each row."""
         return np.diff(self.starts)
 
     def padded(self, which: NDArray[np.int64], before: int | None, after: int) -> Tensor:
@@ -141,7 +143,7 @@ def encode(
     sample_alpha: float = 0.0,
     seed: int = 0,
 ) -> Encoded:
-    """Tokens of every pair of at most `max_tokens` on each side; with `sample_alpha`, drawn by `seed`."""
+    """Tokens of the pairs of at most `max_tokens` a side; with `sample_alpha`, drawn by `seed`."""
 
     def rows() -> tuple[list[list[int]], list[list[int]]]:
         if not sample_alpha:
@@ -172,7 +174,8 @@ def encode(
 def rounded(length: int) -> int:
     """A sentence's length as batches pad it: exact when short, then in ever larger steps.
 
-    Few distinct shapes mean few matrix kernels to build, and building one takes longer than using it.
+    Few distinct shapes mean few matrix kernels to build, and building one takes longer than using
+    it.
 
     >>> [rounded(n) for n in (7, 9, 15, 17, 33)]
     [7, 10, 16, 20, 40]
@@ -187,8 +190,8 @@ def batches(
     """The epoch's batches as rows of `data`, in order; the same for the same seed and epoch.
 
     Pairs are sorted by length, ties at random, cut before padded source + target would exceed
-    `batch_tokens` and where the number of sentences is a multiple of 16 (again for few shapes), and the
-    batches shuffled. Of `world` processes each gets every world-th batch.
+    `batch_tokens` and where the number of sentences is a multiple of 16 (again for few shapes),
+    and the batches shuffled. Of `world` processes each gets every world-th batch.
     """
     generator = np.random.default_rng((seed, epoch))
     longest = int(max(data.source.lengths.max(), data.target.lengths.max())) + 1

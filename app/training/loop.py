@@ -1,4 +1,4 @@
-"""The training loop (§5): one run, from a configuration to snapshots of weights, resumable at any step."""
+"""The training loop (§5): from a configuration to snapshots of weights, resumable at any step."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -27,6 +28,7 @@ from app.training.data import (
     encode,
     read_parallel,
 )
+from app.training.evaluation import read_examples
 from app.training.loss import smoothed_cross_entropy
 from app.training.optimiser import MasterAdam, rate
 from app.training.state import (
@@ -38,7 +40,7 @@ from app.training.state import (
     truncate_log,
     write_atomically,
 )
-from app.training.validation import greedy_bleu, perplexity, read_references
+from app.training.validation import validate
 from app.transformer.config import TransformerConfig, preset
 from app.transformer.model import Transformer
 from app.translation.tokenizer import PAD_ID, Tokenizer, train_tokenizer
@@ -59,6 +61,7 @@ class TrainingStep(nn.Module):
         self.smoothing, self.fast = smoothing, fast
 
     def forward(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
+        """The three tensors of a Batch."""
         src_mask = self.model.src_mask(src)
         hidden = self.model.decode(tgt_in, self.model.encode(src, src_mask), src_mask)
         return smoothed_cross_entropy(
@@ -77,7 +80,7 @@ def build_model(config: TrainConfig, vocab_size: int) -> TransformerConfig:
 
 
 class Trainer:
-    """One process of a run. Under torchrun there are several, each with its share of the batches."""
+    """One process of a run; under torchrun there are several, each with a share of the batches."""
 
     def __init__(self, config: TrainConfig, output: Path, report: Report) -> None:
         self.config, self.output, self.report = config, output, report
@@ -103,16 +106,14 @@ class Trainer:
         self._encoded: tuple[int, Encoded] | None = None
         torch.manual_seed(config.run.seed)
         model = Transformer(build_model(config, self.tokenizer.vocab_size)).to(self.device)
+        masters = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         if config.run.precision == "bfloat16":
             # the embedding stays float32: its gradient sums thousands of rows
             model.encoder.to(torch.bfloat16)
             model.decoder.to(torch.bfloat16)
         self.model = model
-        self.optimiser = MasterAdam(model.named_parameters(), config.optimiser)
+        self.optimiser = MasterAdam(model.named_parameters(), masters, config.optimiser)
         self.resumed = self._resume()
-        # every process its own dropout
-        if self.rank and not self.resumed:
-            torch.manual_seed(config.run.seed * 1000 + self.rank)
         if config.run.compile:
             # equal lengths of source and target are chance, not something to compile for
             torch.fx.experimental._config.use_duck_shape = False
@@ -241,6 +242,9 @@ class Trainer:
 
     def _step(self, parts: list[Batch]) -> None:
         self.model.train()
+        # dropout depends on seed, step and process alone, so that a resumed run repeats it
+        mixed = np.random.SeedSequence((self.config.run.seed, self.position.step, self.rank))
+        torch.manual_seed(int(mixed.generate_state(1)[0]))
         tokens = sum(part.target_tokens for part in parts)
         loss = torch.zeros((), device=self.device)
         for index, part in enumerate(parts):
@@ -305,41 +309,32 @@ class Trainer:
         self._mark()
 
     def _evaluate(self) -> None:
+        """A line of the log on the held-out sentences, from the float32 weights."""
         if not self.config.data.dev or self.rank:
             return
         began = time.perf_counter()
-        sources, references = read_references(Path(self.config.data.dev))
-        text = ParallelText(sources, [row[0] for row in references])
-        data = encode(text, self.tokenizer, self.model.config.max_len - 1)
-        entry: dict[str, Any] = {"event": "dev", "step": self.position.step}
-        self.model.eval()
-        # compiling again for evaluation would take longer than evaluating
-        with torch.compiler.set_stance("force_eager"):
-            entry["perplexity"] = perplexity(self.model, data, self.device)
-            count = self.config.run.dev_bleu_sentences
-            if count:
-                score, outputs = greedy_bleu(
-                    self.model, self.tokenizer, sources[:count], references[:count], self.device
-                )
-                entry["bleu"] = score
-                entry["examples"] = [
-                    [source, output]
-                    for source, output in zip(sources[:3], outputs[:3], strict=False)
-                ]
-        entry["seconds"] = round(time.perf_counter() - began, 1)
+        examples = read_examples(Path(self.config.data.dev))
+        model = Transformer(self.model.config).to(self.device).eval()
+        model.load_state_dict(dict(self.optimiser.named_masters()))
+        found = validate(model, self.tokenizer, examples, self.config.run.dev_bleu_sentences)
+        entry: dict[str, Any] = {
+            "event": "dev",
+            "step": self.position.step,
+            "perplexity": found.perplexity,
+            "translations": found.translations,
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        if found.bleu is not None:
+            entry["bleu"] = found.bleu
         self._log(entry)
-        self.since += time.perf_counter() - began
+        self.since += time.perf_counter() - began  # the next line's speed is that of training
 
     def _save(self, *, snapshot: bool) -> None:
         if self.rank:
             return
         state = self.optimiser.state()
         if snapshot:
-            weights = {
-                name.removeprefix("master."): tensor
-                for name, tensor in state.items()
-                if name.startswith("master.")
-            }
+            weights = dict(self.optimiser.named_masters())
             save_weights(self.output, self.position.step, weights, self.config.run.keep)
         write_atomically(self.output / "config.json", self.model.config.to_json().encode())
         save_state(self.output, state, self.position, self._identity())

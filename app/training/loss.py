@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ SLICE = {"cpu": 512, "cuda": 8192}
 
 
 def loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Sum over positions of the smoothed cross-entropy, and its gradient with respect to the logits.
+    """The smoothed cross-entropy, summed over positions, and its gradient for the logits.
 
     `logits` (positions, vocab), `targets` (positions); a target of -1 does not count. The wanted
     distribution holds 1 - smoothing on the target and spreads `smoothing` evenly over the whole
@@ -30,7 +32,10 @@ def loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tupl
     return (losses * counts).sum(), gradient.to(logits.dtype)
 
 
-_compiled = torch.compile(loss_and_gradient, dynamic=False)
+@cache
+def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]:
+    """Made when first needed: the compiler alone takes seconds to import."""
+    return torch.compile(loss_and_gradient, dynamic=False)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -41,7 +46,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, fast: bool
     ) -> Tensor:
         rows = SLICE[hidden.device.type]
-        compute = _compiled if fast else loss_and_gradient
+        compute = _compiled() if fast else loss_and_gradient
         low = weight.to(hidden.dtype)
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         # slices of one size, so that one compiled kernel serves all
@@ -72,8 +77,10 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Sum of the label-smoothed cross-entropy (§5.4), for logits = hidden · weightᵀ.
 
-    `hidden` (positions, d_model), `weight` (vocab, d_model), `targets` (positions), -1 where nothing
-    is to be predicted. `fast` compiles the part that is not a matrix product.
+    `hidden` (positions, d_model), `weight` (vocab, d_model), `targets` (positions), -1 where
+    nothing is to be predicted. `fast` compiles the part that is not a matrix product.
     """
-    total: Tensor = _SmoothedCrossEntropy.apply(hidden, weight, targets, smoothing, fast)
+    total: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, targets, smoothing, fast
+    )
     return total

@@ -1,9 +1,9 @@
-"""Adam with the paper's constants and learning rate (§5.3), and float32 masters of low-precision weights."""
+"""Adam with the paper's constants and rate (§5.3), and float32 masters of bfloat16 weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ def rate(step: int, table: OptimiserTable, steps: int) -> float:
     """The learning rate of a step, counted from 1.
 
     A line up to `peak_rate` during the warm-up. Then, as eq. 3 has it, falling with 1/√step (eq. 3
-    itself is peak_rate = d_model^-0.5 · warmup_steps^-0.5); or, with schedule = "linear", a line to 0 at
-    the last step, which the paper does not use and short runs gain from.
+    itself is peak_rate = d_model^-0.5 · warmup_steps^-0.5); or, with schedule = "linear", a line
+    to 0 at the last step, which the paper does not use and short runs gain from.
     """
     if step <= table.warmup_steps:
         return table.peak_rate * step / table.warmup_steps
@@ -29,17 +29,23 @@ def rate(step: int, table: OptimiserTable, steps: int) -> float:
 class MasterAdam:
     """Adam over float32 copies ("masters") of the weights; the model's own may be bfloat16.
 
-    A bfloat16 weight has 8 significant bits: a small step would be rounded away. Masters and moments
-    are float32, and the model gets the rounded masters after every step.
+    A bfloat16 weight has 8 significant bits: a small step would be rounded away. Masters and
+    moments are float32, and the model gets the rounded masters after every step.
     """
 
-    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], table: OptimiserTable) -> None:
+    def __init__(
+        self,
+        named: Iterable[tuple[str, nn.Parameter]],
+        masters: Mapping[str, Tensor],
+        table: OptimiserTable,
+    ) -> None:
+        """The weights of the model, and their unrounded values by the same names."""
         named = list(named)
         self.names = [name for name, _ in named]
         self.weights = [parameter for _, parameter in named]
         self.masters = [
-            weight if weight.dtype == torch.float32 else weight.detach().float().clone()
-            for weight in self.weights
+            weight if weight.dtype == torch.float32 else masters[name]
+            for name, weight in zip(self.names, self.weights, strict=True)
         ]
         self.adam = torch.optim.Adam(
             self.masters,
@@ -78,6 +84,11 @@ class MasterAdam:
         for master, weight in zip(self.masters, self.weights, strict=True):
             if master is not weight:
                 weight.copy_(master)
+
+    def named_masters(self) -> Iterator[tuple[str, Tensor]]:
+        """The float32 weights by name."""
+        for name, master in zip(self.names, self.masters, strict=True):
+            yield name, master.detach()
 
     def state(self) -> dict[str, Tensor]:
         """Masters and moments by name, for a checkpoint."""

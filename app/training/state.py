@@ -2,12 +2,12 @@
 
     tokenizer.model      the vocabulary, written once
     config.json          the model's sizes
-    state.safetensors    masters, moments, random generators; where the run stands, as JSON metadata
+    state.safetensors    masters and moments; where the run stands, as JSON metadata
     weights/step-….safetensors   float32 weights at intervals, for averaging
     log.jsonl            one JSON object a line
 
-Every file is written beside its place, flushed to disk and renamed: a kill at any moment leaves the old
-file or the new one. Nothing is pickled.
+Every file is written beside its place, flushed to disk and renamed: a kill at any moment leaves
+the old file or the new one. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -54,16 +53,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def save_state(folder: Path, tensors: dict[str, Tensor], position: Position, run: str) -> None:
     """`run`: the configuration as JSON, to notice a resume with another one."""
-    generators = {"generator.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        generators["generator.cuda"] = torch.cuda.get_rng_state()
-    content = {name: tensor.cpu().contiguous() for name, tensor in (tensors | generators).items()}
+    content = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"position": json.dumps(asdict(position)), "run": run}
     write_atomically(folder / "state.safetensors", save(content, metadata))
 
 
 def load_state(folder: Path) -> tuple[dict[str, Tensor], Position, str] | None:
-    """What `save_state` wrote, random generators restored; None when the folder holds no state."""
+    """What `save_state` wrote; None when the folder holds no state."""
     path = folder / "state.safetensors"
     if not path.exists():
         return None
@@ -72,10 +68,6 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], Position, str] | None:
             metadata: dict[str, Any] = file.metadata() or {}
         position = Position(**json.loads(metadata["position"]))
         tensors = load_file(path)
-        torch.set_rng_state(tensors.pop("generator.cpu"))
-        cuda = tensors.pop("generator.cuda", None)
-        if cuda is not None and torch.cuda.is_available():
-            torch.cuda.set_rng_state(cuda)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"{path} is damaged: {error}. Remove it to start afresh.") from error
     return tensors, position, str(metadata["run"])
@@ -91,6 +83,7 @@ def save_weights(folder: Path, step: int, weights: dict[str, Tensor], keep: int)
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
+    """Where the snapshot of a step lies."""
     return folder / "weights" / f"step-{step:08d}.safetensors"
 
 
@@ -100,7 +93,7 @@ def snapshots(folder: Path) -> list[Path]:
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of several snapshots' weights (§6.1: the paper averages the last 5, or 20 for big)."""
+    """The mean of several snapshots' weights (§6.1: the last 5 for base, 20 for big)."""
     if not paths:
         raise StateError("no snapshots to average")
     total: dict[str, Tensor] = {}

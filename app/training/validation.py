@@ -3,88 +3,54 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
-from sacrebleu.metrics import BLEU
-from torch import Tensor
 from torch.nn import functional as F
 
-from app.training.data import DataError, Encoded, batches, collate, read_lines
+from app.training.data import Encoded, ParallelText, batches, collate, encode
+from app.training.evaluation import Example, score, translate_all
+from app.transformer.decoding import SearchOptions
 from app.transformer.model import Transformer
-from app.translation.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from app.translation.tokenizer import PAD_ID, Tokenizer
 
 
-def read_references(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Sources, and for each its references: every further column of the TSV file."""
-    sources, references = [], []
-    for raw in read_lines(path):
-        source, *targets = raw.decode("utf-8", "replace").rstrip("\r\n").split("\t")
-        targets = [target for target in targets if target.strip()]
-        if source.strip() and targets:
-            sources.append(source)
-            references.append(targets)
-    if not sources:
-        raise DataError(f"no usable line in {path}; wanted: source, a tab, one or more references")
-    return sources, references
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What one look at the held-out sentences found."""
+
+    perplexity: float  # on every sentence's first reference
+    bleu: float | None  # sacreBLEU of greedy translations, on the first sentences
+    translations: tuple[tuple[str, str], ...]  # a few of them: source, translation
+
+
+def validate(
+    model: Transformer, tokenizer: Tokenizer, examples: list[Example], bleu_sentences: int
+) -> Validation:
+    """Look at a model in evaluation mode; BLEU on the first `bleu_sentences`, none if 0."""
+    text = ParallelText([e.source for e in examples], [e.references[0] for e in examples])
+    data = encode(text, tokenizer, model.config.max_len - 1)
+    first = examples[:bleu_sentences]
+    sources = [example.source for example in first]
+    outputs = translate_all(model, tokenizer, sources, SearchOptions(beam_size=1)) if first else []
+    return Validation(
+        perplexity(model, data),
+        score(outputs, first).bleu if first else None,
+        tuple(zip(sources[:5], outputs[:5], strict=True)),
+    )
 
 
 @torch.no_grad()
-def perplexity(model: Transformer, data: Encoded, device: torch.device) -> float:
+def perplexity(model: Transformer, data: Encoded) -> float:
     """exp of the mean negative log-probability of the target tokens, END included, unsmoothed."""
+    device = model.embedding.weight.device
     total, tokens = 0.0, 0
     for rows in batches(data, 4000, seed=0, epoch=0):
         batch = collate(data, rows)
-        logits = model(batch.src.to(device), batch.tgt_in.to(device)).float()
+        logits = model(batch.src.to(device), batch.tgt_in.to(device))
+        wanted = batch.tgt_out.to(device).flatten()
         total += float(
-            F.cross_entropy(
-                logits.flatten(0, 1),
-                batch.tgt_out.to(device).flatten(),
-                ignore_index=PAD_ID,
-                reduction="sum",
-            )
+            F.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=PAD_ID, reduction="sum")
         )
         tokens += batch.target_tokens
     return math.exp(min(total / tokens, 700.0))
-
-
-@torch.no_grad()
-def greedy(model: Transformer, src: Tensor, limit: int) -> list[list[int]]:
-    """The likeliest token at every step, for source tokens (batch, n_src); ids without START and END."""
-    mask = model.src_mask(src)
-    memory = model.encode(src, mask)
-    tgt = torch.full((len(src), 1), BOS_ID, device=src.device)
-    done = torch.zeros(len(src), dtype=torch.bool, device=src.device)
-    for _ in range(limit):
-        hidden = model.decode(tgt, memory, mask)[:, -1]
-        token = model.logits(hidden.float()).argmax(dim=-1).masked_fill(done, PAD_ID)
-        done |= token == EOS_ID
-        tgt = torch.cat((tgt, token[:, None]), dim=1)
-        if bool(done.all()):
-            break
-    return [[t for t in row[1:] if t not in (EOS_ID, PAD_ID)] for row in tgt.tolist()]
-
-
-def greedy_bleu(
-    model: Transformer,
-    tokenizer: Tokenizer,
-    sources: list[str],
-    references: list[list[str]],
-    device: torch.device,
-) -> tuple[float, list[str]]:
-    """sacreBLEU of greedy translations, and the translations."""
-    ids = [tokenizer.encode(source)[-model.config.max_len :] for source in sources]
-    by_length = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    outputs = [""] * len(ids)
-    for first in range(0, len(ids), 50):
-        rows = by_length[first : first + 50]
-        longest = max(len(ids[i]) for i in rows)
-        src = torch.full((len(rows), longest), PAD_ID)
-        for place, i in enumerate(rows):
-            src[place, : len(ids[i])] = torch.tensor(ids[i])
-        limit = min(longest + 20, model.config.max_len - 1)
-        for i, row in zip(rows, greedy(model, src.to(device), limit), strict=True):
-            outputs[i] = tokenizer.decode(row)
-    most = max(len(row) for row in references)
-    streams = [[row[i] if i < len(row) else None for row in references] for i in range(most)]
-    return float(BLEU().corpus_score(outputs, streams).score), outputs

@@ -1,4 +1,4 @@
-"""Attention in torch: scaled dot product (§3.2.1), several heads (§3.2.2), and who may attend (§3.2.3)."""
+"""Attention in torch: scaled dot product (§3.2.1), heads (§3.2.2), who may attend (§3.2.3)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def attention_weights(
 ) -> Tensor:
     """softmax(Q K^T / √d_k) of eq. 1, (…, n_q, n_k), from q (…, n_q, d_k) and k (…, n_k, d_k).
 
-    `mask`, broadcastable to (…, n_q, n_k): True = may attend. A query that may attend to nothing gets
-    weights of zero rather than NaN.
+    `mask`, broadcastable to (…, n_q, n_k): True = may attend. A query that may attend to nothing
+    gets weights of zero rather than NaN.
     """
     scores = q @ k.transpose(-2, -1)
     scaled_scores = scores / math.sqrt(q.shape[-1]) if scaled else scores
@@ -65,8 +65,8 @@ class MultiHeadAttention(nn.Module):
     def project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The heads' queries, keys and values, each (batch, h, n, d_k).
 
-        Inputs that are the same tensor go through one product with the matrices side by side: the same
-        numbers, fewer and larger operations.
+        Inputs that are the same tensor go through one product with the matrices side by side: the
+        same numbers, fewer and larger operations.
         """
         if q is k and k is v:
             parts = _joined(q, self.W_Q, self.W_K, self.W_V)
@@ -91,8 +91,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """(batch, n_q, d_model) from q (batch, n_q, d_model), k and v (batch, n_k, d_model).
 
-        `mask`, broadcastable to (batch, h, n_q, n_k): True = may attend. `causal` says that position i
-        may attend to positions up to i, in addition to the mask.
+        `mask`, broadcastable to (batch, h, n_q, n_k): True = may attend. `causal` says that
+        position i may attend to positions up to i, in addition to the mask.
         """
         heads_q, heads_k, heads_v = self.project(q, k, v)
         plain = trace is None and interventions is None

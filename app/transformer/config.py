@@ -13,7 +13,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TransformerConfig:
-    """Everything that fixes the shape of the model. The defaults are the paper's base model (Table 3)."""
+    """What fixes the shape of the model. The defaults are the paper's base model (Table 3)."""
 
     vocab_size: int  # tokens shared by source, target and output (§5.1)
     d_model: int = 512  # width of the residual stream; h must divide it
@@ -91,6 +91,7 @@ class TransformerConfig:
             raise ConfigError(str(error)) from error
 
     def to_json(self) -> str:
+        """The text of config.json."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
 

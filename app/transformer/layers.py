@@ -1,4 +1,4 @@
-"""Sub-layers and layers (§3.1, §3.3): residual sum, then LayerNorm, as in the paper ("post-norm")."""
+"""Sub-layers and layers (§3.1, §3.3): residual sum, then LayerNorm ("post-norm")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def dropout_mask(like: Tensor, p: float) -> Tensor:
     """Entries of 0 (a share `p`) and of 1 / (1 - p), in the shape and number format of `like`.
 
     Drawn from torch's seeded generator, 16 bits an entry out of its 64-bit words: drawing Bernoulli
-    numbers one by one would cost a tenth of the training time. `p` is rounded to a multiple of 2^-15.
+    numbers one by one would cost a tenth of the training time. `p` is rounded to a multiple of
+    2^-15.
     """
     count = like.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
@@ -44,18 +45,20 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """The shape of x; x itself when not training."""
         if not self.training or self.p == 0:
             return x
         if x.is_cuda:
             return F.dropout(x, self.p, training=True)
-        return x * dropout_mask(x.detach(), self.p)
+        kept: Tensor = dropout_mask(x.detach(), self.p)
+        return x * kept
 
 
 class _ReLU(torch.autograd.Function):
     """max(0, x), whose gradient is the sign of the result times what comes from above.
 
-    The usual gradient keeps a boolean for every entry, and compiled CPU code stores booleans one at a
-    time: it spent more on them than on any matrix.
+    The usual gradient keeps a boolean for every entry, and compiled CPU code stores booleans one
+    at a time: it spent more on them than on any matrix.
     """
 
     @staticmethod
@@ -67,7 +70,13 @@ class _ReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> Tensor:
         (result,) = ctx.saved_tensors
-        return above[0] * result.sign()
+        return above[0] * torch.sign(result)
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(0, x), entry by entry."""
+    result: Tensor = _ReLU.apply(x)  # type: ignore[no-untyped-call]
+    return result
 
 
 class FeedForward(nn.Module):
@@ -84,7 +93,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, *, trace: Trace | None = None, name: str = "") -> Tensor:
         """(…, d_model) → (…, d_model)."""
-        inner: Tensor = F.silu(self.W_1(x)) if self.swish else _ReLU.apply(self.W_1(x))
+        inner: Tensor = F.silu(self.W_1(x)) if self.swish else relu(self.W_1(x))
         if trace is not None:
             trace.record(f"{name}.inner", inner)
         output: Tensor = self.W_2(inner)

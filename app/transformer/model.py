@@ -1,4 +1,4 @@
-"""The encoder–decoder Transformer (§3), in one implementation for training, translation and questions."""
+"""The encoder–decoder Transformer (§3): one implementation to train, to translate and to ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.transformer.trace import Interventions, Trace
 
 
 def sinusoids(n: int, d_model: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(n, d_model) of §3.5: sin(pos / 10000^(2i/d_model)) in columns 2i, the cosine in columns 2i + 1.
+    """(n, d_model) of §3.5: sin(pos / 10000^(2i/d_model)) in columns 2i, cosines in 2i + 1.
 
     >>> sinusoids(1, 4).tolist()
     [[0.0, 1.0, 0.0, 1.0]]
@@ -29,9 +29,10 @@ def sinusoids(n: int, d_model: int, dtype: torch.dtype = torch.float32) -> Tenso
 class Transformer(nn.Module):
     """The paper's model; one embedding matrix serves source, target and output (§3.4).
 
-    Token ids go in as (batch, n) integers, padded at the end with `config.pad_id`. Masks are boolean,
-    True = may attend. Every method takes an optional `trace` that collects intermediates and optional
-    `interventions` that change what is computed; without them neither costs anything.
+    Token ids go in as (batch, n) integers, padded at the end with `config.pad_id`. Masks are
+    boolean, True = may attend. Every method takes an optional `trace` that collects intermediates
+    and optional `interventions` that change what is computed; without them neither costs
+    anything.
     """
 
     positions: Tensor
@@ -52,8 +53,8 @@ class Transformer(nn.Module):
         self.initialise()
 
     def initialise(self) -> None:
-        """Xavier-uniform matrices, zero biases; embeddings N(0, 1/d_model), so that scaled by √d_model
-        they have unit variance, as large as the sinusoids added to them.
+        """Xavier-uniform matrices, zero biases; embeddings N(0, 1/d_model), so that scaled by
+        √d_model they have unit variance, as large as the sinusoids added to them.
         """
         for parameter in self.parameters():
             if parameter.dim() > 1:
@@ -76,7 +77,7 @@ class Transformer(nn.Module):
         interventions: Interventions | None = None,
         name: str = "",
     ) -> Tensor:
-        """(batch, n, d_model): embeddings times √d_model plus sinusoids from position `start` (§3.4, §3.5)."""
+        """(batch, n, d_model): embeddings times √d_model plus sinusoids, from position `start`."""
         n = tokens.shape[1]
         if start + n > self.config.max_len:
             raise ValueError(
@@ -98,8 +99,7 @@ class Transformer(nn.Module):
     @property
     def compute_dtype(self) -> torch.dtype:
         """The number format of everything between the embedding and the logits."""
-        weight: Tensor = self.encoder[0].feed_forward.W_1.weight
-        return weight.dtype
+        return next(self.encoder.parameters()).dtype
 
     def encode(
         self,

@@ -20,14 +20,15 @@ class Trace:
 
     Names are paths: `encoder.0.self_attention.weights`, `decoder.2.cross_attention.output`,
     `decoder.2.feed_forward.layer_norm`, `encoder.embedding`. Inside an attention the paper's names
-    hold: Q, K, V, scores, scaled_scores, masked_scores, weights, output (per head, before W_O); around
-    each sub-layer: sublayer (its output), residual_sum, layer_norm.
+    hold: Q, K, V, scores, scaled_scores, masked_scores, weights, output (per head, before W_O);
+    around each sub-layer: sublayer (its output), residual_sum, layer_norm.
     """
 
     wanted: tuple[str, ...] = ()  # endings of the names to keep; all when empty
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def record(self, name: str, tensor: Tensor) -> None:
+        """Keep a copy, if wanted."""
         if not self.wanted or name.endswith(self.wanted):
             kept = tensor.detach()
             self.tensors[name] = (kept if kept.dtype == torch.float64 else kept.float()).clone()

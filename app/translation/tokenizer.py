@@ -1,9 +1,9 @@
 """Text to tokens and back: one SentencePiece vocabulary shared by source and target (§5.1).
 
-The paper used byte-pair encoding or word pieces. Here a unigram model is trained, because it can also
-*sample* segmentations, which the trainer uses as a regulariser (Kudo 2018, subword regularisation).
-Characters that the vocabulary lacks fall back to their UTF-8 bytes, so that nothing a person types is
-lost; text is brought to Unicode NFC and otherwise left as it is.
+The paper used byte-pair encoding or word pieces. Here a unigram model is trained, because it can
+also *sample* segmentations, which the trainer uses as a regulariser (Kudo 2018, subword
+regularisation). Characters that the vocabulary lacks fall back to their UTF-8 bytes, so that
+nothing a person types is lost; text is brought to Unicode NFC and otherwise left as it is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class TokenizerError(ValueError):
 
 
 def clean(text: str) -> str:
-    """NFC, so that "é" is one character however it was typed.
+    r"""NFC, so that "é" is one character however it was typed.
 
-    >>> len(clean("e\\u0301"))
+    >>> len(clean("e\u0301"))
     1
     """
     return unicodedata.normalize("NFC", text)
@@ -45,10 +45,10 @@ class Piece:
 
 
 class Tokenizer:
-    """A loaded vocabulary. Token ids are Python ints; START is never part of what `encode` returns."""
+    """A loaded vocabulary; START is never part of what `encode` returns."""
 
     def __init__(self, model_proto: bytes) -> None:
-        """Load from the bytes of a SentencePiece model; TokenizerError if they are not one of ours."""
+        """From the bytes of a SentencePiece model; TokenizerError if they are not one of ours."""
         self._proto = model_proto
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -79,6 +79,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """How many tokens there are."""
         return int(self._processor.GetPieceSize())
 
     @property
@@ -126,16 +127,17 @@ class Tokenizer:
         return Piece(token, text, kind)
 
     def pieces(self, ids: Iterable[int]) -> list[Piece]:
+        """What several tokens look like."""
         return [self.piece(int(i)) for i in ids]
 
 
 def seed_sampling(seed: int) -> None:
-    """Seed the segmentations that `encode_all(sample_alpha=…)` draws (they are drawn process-wide)."""
+    """Seed the segmentations that `encode_all(sample_alpha=…)` draws in threads still to come."""
     sentencepiece.set_random_generator_seed(seed % 2**32)
 
 
 def train_tokenizer(sentences: Iterator[str], vocab_size: int) -> Tokenizer:
-    """Learn a shared vocabulary of `vocab_size` pieces, the four special ones and 256 bytes included."""
+    """Learn a shared vocabulary of `vocab_size` pieces, special ones and 256 bytes included."""
     model = BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.Train(
