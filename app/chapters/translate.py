@@ -46,7 +46,16 @@ class Translate:
     )
     template = "chapters/translate.html"
     uses_plotly = False
-    panels = (Panel("translation", "Translate: the n-best list and its scores", 780),)
+    panels = (
+        Panel("translation", "Translate: the n-best list and its scores", 1000),
+        Panel("attention", "Attention: every layer, every head", 1100),
+        Panel("next-tokens", "The next token, position by position", 760),
+        Panel("beam", "The beam search as a tree", 520),
+        Panel("layer-norm", "Residual sum and LayerNorm of one position", 520),
+        Panel("ask", "Change the model and compare", 1100),
+        Panel("heads", "Which heads matter for this sentence", 320),
+        Panel("cache", "With and without the key/value cache", 320),
+    )
 
     def __init__(self, translator: Translator | None = None) -> None:
         """`translator`: who is asked; None where no model is at hand."""

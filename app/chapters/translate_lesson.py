@@ -429,7 +429,7 @@ class Lesson:
         assert comparison is not None
         if not comparison.prefix:
             return comparison.translation
-        return comparison.translation[len(self.given) :].strip()
+        return comparison.translation.removeprefix(self.given)
 
     @cached_property
     def given(self) -> str:
