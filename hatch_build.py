@@ -1,7 +1,8 @@
 """Hatchling's hook: put into the wheel what the pages need and Python packaging would leave out.
 
 That is templates, static files, worked examples, trained weights, and of the npm packages the
-minified scripts and the font, with their licences. They travel in `app/_bundled/`; `app/paths.py` finds them there.
+minified scripts and the font, with their licences. They travel in `app/_bundled/`, where
+`app/paths.py` finds them.
 """
 
 from __future__ import annotations
