@@ -36,6 +36,46 @@ def serve(
 
 
 @app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file: model, data, optimiser, run.")],
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with train.tsv or train.tsv.gz, and dev.tsv.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(help="The run's folder; a run that is in it goes on.")
+    ] = Path("run"),
+    steps: Annotated[int | None, typer.Option(help="In place of the file's.", min=1)] = None,
+) -> None:
+    """Train a model, or go on where a stopped or killed run was."""
+    from app.training import command
+
+    try:
+        command.run(config, data=data, output=output, steps=steps)
+    except command.FAILURES as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="A training run's folder.")],
+    output: Annotated[Path, typer.Argument(help="The model's new folder, such as en-de.")],
+    last: Annotated[int, typer.Option(help="How many of the newest snapshots.", min=1)] = 5,
+    until: Annotated[int | None, typer.Option(help="None after this step.", min=1)] = None,
+    card: Annotated[Path | None, typer.Option(help="A card.md to put beside it.")] = None,
+) -> None:
+    """Average a run's last snapshots, as §6.1 does, into a model that translates."""
+    from app.training import command
+
+    try:
+        used = command.average_run(run, output, last=last, until=until, card=card)
+    except command.FAILURES as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"{output}: the mean of steps {', '.join(map(str, used))}")
+
+
+@app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model's folder.")],
     file: Annotated[Path, typer.Argument(help="Tab-separated: source, then its references.")],

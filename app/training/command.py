@@ -1,7 +1,8 @@
-"""`explorable-attention train CONFIG.toml`: what the command line runs, with its progress bar."""
+"""What `explorable-attention train` and `average` run, with the progress bar."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,24 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from app.training.config import TrainConfig, TrainConfigError, load_config
-from app.training.loop import Trainer
+from app.training.data import DataError
+from app.training.loop import Diverged, Trainer
+from app.training.state import StateError, average, snapshots
+from app.transformer import checkpoint
+from app.transformer.config import ConfigError, TransformerConfig
+from app.transformer.model import Transformer
+from app.translation.tokenizer import TokenizerError
+
+# what a person can cause or mend; each message says how
+FAILURES = (
+    TrainConfigError,
+    DataError,
+    ConfigError,
+    TokenizerError,
+    StateError,
+    Diverged,
+    checkpoint.CheckpointError,
+)
 
 
 def with_paths(config: TrainConfig, data: Path | None) -> TrainConfig:
@@ -49,6 +67,28 @@ def run(path: Path, *, data: Path | None, output: Path, steps: int | None) -> No
                 console.print(describe(entry), highlight=False, markup=False)
 
         Trainer(config, output, report).train()
+
+
+def average_run(
+    run: Path, output: Path, *, last: int, until: int | None = None, card: Path | None = None
+) -> list[int]:
+    """Write the mean of a run's newest snapshots as a model's folder; returns their steps."""
+    paths = [path for path in snapshots(run) if until is None or _step(path) <= until][-last:]
+    if not paths:
+        raise StateError(f"{run} holds no snapshots of weights up to that step")
+    try:
+        values = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StateError(f"{run / 'config.json'} cannot be read: {error}") from error
+    model = Transformer(TransformerConfig.from_dict(values))
+    model.load_state_dict(average(paths))
+    text = card.read_text(encoding="utf-8") if card else f"# {output.name}\n\nNot described yet.\n"
+    checkpoint.save(output, model, run / "tokenizer.model", text)
+    return [_step(path) for path in paths]
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
 
 
 def describe(entry: dict[str, Any]) -> str:

@@ -100,7 +100,8 @@ class Trainer:
             distributed.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
         output.mkdir(parents=True, exist_ok=True)
         self.position = Position()
-        self.stopping = False
+        self.stopping = False  # this process was told to stop
+        self.ending = False  # every process knows of it, after the same step
         self.text = self._read()
         self.tokenizer = self._tokenizer()
         self._encoded: tuple[int, Encoded] | None = None
@@ -227,7 +228,7 @@ class Trainer:
         dealt = self._batches()
         with _signals(self._stop):
             self._mark()
-            while self.position.step < run.steps and not self.stopping:
+            while self.position.step < run.steps and not self.ending:
                 self._step([next(dealt) for _ in range(run.accumulate)])
                 step = self.position.step
                 if step % run.log_every == 0:
@@ -236,9 +237,9 @@ class Trainer:
                     self._save(snapshot=True)
                 if step % run.evaluate_every == 0 or step == run.steps:
                     self._evaluate()
-            if self.stopping:
+            if self.ending:
                 self._save(snapshot=False)
-        self._log({"event": "stopped" if self.stopping else "finished", "step": self.position.step})
+        self._log({"event": "stopped" if self.ending else "finished", "step": self.position.step})
 
     def _step(self, parts: list[Batch]) -> None:
         self.model.train()
@@ -259,10 +260,12 @@ class Trainer:
                 part_loss = self.step_module(*moved)
                 part_loss.backward()
                 loss += part_loss.detach()
-        totals = torch.tensor([float(loss), float(tokens)], dtype=torch.float64, device=self.device)
+        counts = [float(loss), float(tokens), float(self.stopping)]
+        totals = torch.tensor(counts, dtype=torch.float64, device=self.device)
         if self.world > 1:
             distributed.all_reduce(totals)
-        total, count = totals.tolist()
+        total, count, stops = totals.tolist()
+        self.ending = stops > 0
         self.position.step += 1
         learning_rate = rate(self.position.step, self.config.optimiser, self.config.run.steps)
         # DDP has divided the summed gradients by the number of processes

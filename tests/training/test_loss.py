@@ -70,7 +70,7 @@ def test_masters_take_steps_too_small_for_bfloat16() -> None:
         weight.grad = -torch.ones(1, dtype=torch.bfloat16)
         adam.step(2**-10, 1.0)
     assert float(adam.masters[0]) == pytest.approx(1 + 4 * 2**-10, rel=1e-6)
-    assert float(weight) == 1 + 2**-7 * round(4 * 2**-10 / 2**-7)  # the nearest bfloat16
+    assert weight.item() == 1 + 2**-7 * round(4 * 2**-10 / 2**-7)  # the nearest bfloat16
 
 
 def test_clipping_by_hand() -> None:
