@@ -24,9 +24,15 @@ from app.translation.protocol import Limits
 from app.translation.service import TranslationService
 from app.web import api, crawlers, downloads, embeds, health, oembed, pages, panels, streams
 from app.web.errors import as_refusal, refuse
-from app.web.logs import RequestLog, log, log_crash
+from app.web.logs import RequestLog, configure_logs, log, log_crash
 from app.web.security import Gate
 from app.web.site import Site
+
+
+def application() -> FastAPI:
+    """What each of the server's processes runs: the app, and its logs."""
+    configure_logs()
+    return create_app()
 
 
 def create_app(
@@ -44,7 +50,7 @@ def create_app(
     settings = settings or Settings()
     if site is None and chapters is None:
         translator = translation_service(settings)
-        chapters = table_of_contents(translator)
+        chapters = table_of_contents(translator, models_folder(settings))
         services = {"translator": translator} if services is None else services
     services = services or {}
     site = site or Site(settings, chapters or ())
@@ -92,10 +98,15 @@ def create_app(
     return app
 
 
+def models_folder(settings: Settings) -> Path:
+    """Where the models are."""
+    return Path(settings.models) if settings.models else paths.MODEL_WEIGHTS
+
+
 def translation_service(settings: Settings) -> TranslationService:
     """The translator of this machine's models, within the limits of the settings."""
     return TranslationService(
-        Path(settings.models) if settings.models else paths.MODEL_WEIGHTS,
+        models_folder(settings),
         Limits(
             characters=settings.translate_characters,
             tokens=settings.translate_tokens,
@@ -120,7 +131,6 @@ def _background(services: Mapping[str, health.Service]) -> Any:
         try:
             yield
         finally:
-            gc.unfreeze()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

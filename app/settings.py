@@ -66,8 +66,12 @@ class Settings(BaseSettings):
     """An idle connection is kept for the next edit; longer than a reader's pause between two
     keys."""
 
-    shutdown_seconds: Annotated[int, Field(ge=0, le=4)] = 3
-    """Open responses may finish in this time; the whole stop then stays under 5 seconds."""
+    head_seconds: Annotated[float, Field(gt=0)] = 10.0
+    """Request line and headers must be here in this time; the connection is closed otherwise."""
+
+    shutdown_seconds: Annotated[int, Field(ge=0, le=4)] = 2
+    """Open responses may finish in this time; the whole stop then stays under 5 seconds, on a busy
+    machine too."""
 
     max_connections: Annotated[int, Field(ge=1)] = 2_048
     """Connections at once in a process; 503 beyond, instead of running out of memory."""
