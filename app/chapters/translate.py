@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from app.chapters import translate_files as files
@@ -20,6 +21,7 @@ from app.chapters.translate_default import load_default
 from app.chapters.translate_lesson import Lesson
 from app.chapters.translate_state import Parameters
 from app.chapters.translate_tokens import joined
+from app.paths import MODEL_WEIGHTS
 from app.translation.protocol import (
     BadRequest,
     NotReady,
@@ -57,8 +59,11 @@ class Translate:
         Panel("cache", "With and without the key/value cache", 320),
     )
 
-    def __init__(self, translator: Translator | None = None) -> None:
-        """`translator`: who is asked; None where no model is at hand."""
+    def __init__(self, translator: Translator | None = None, models: Path = MODEL_WEIGHTS) -> None:
+        """`translator`: who is asked; None where no model is at hand. `models`: the models' folder,
+        which says how each was trained.
+        """
+        self._models = models
         self.desk = Desk(translator, load_default())
         self.downloads: tuple[Download[Parameters], ...] = (
             _download("translation.json", "application/json", "The translation", self._json),
@@ -85,7 +90,7 @@ class Translate:
 
     async def context(self, parsed: Parsed[Parameters]) -> dict[str, Any]:
         """One object, whose parts are made on demand: a fragment pays for its own panel alone."""
-        return {"lesson": Lesson(parsed, await self.calculate(parsed.parameters))}
+        return {"lesson": Lesson(parsed, await self.calculate(parsed.parameters), self._models)}
 
     async def api(self, parameters: Parameters) -> dict[str, Any]:
         """The JSON contract. Raises NotReady while the model is not there."""

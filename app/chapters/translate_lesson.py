@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -19,7 +20,7 @@ from app.chapters.numbers import MINUS, short
 from app.chapters.translate_answers import Answer
 from app.chapters.translate_state import Head, Parameters
 from app.chapters.translate_tokens import Label, joined, label
-from app.chapters.translate_words import EXAMPLES, Difference, differences
+from app.chapters.translate_words import EXAMPLES, Difference, differences, read_recipe
 from app.translation.protocol import AttentionKind, Hypothesis, ModelInfo, Trace
 
 _RESET: Final = {
@@ -111,9 +112,11 @@ class Cache(NamedTuple):
 class Lesson:
     """One state, ready to be shown."""
 
-    def __init__(self, parsed: Parsed[Parameters], answer: Answer) -> None:
+    def __init__(self, parsed: Parsed[Parameters], answer: Answer, recipes: Path) -> None:
+        """`recipes`: the folder whose subfolders say how each model was trained."""
         self.parsed = parsed
         self.answer = answer
+        self._recipes = recipes
         self.state = answer.state
 
     # Links and fields
@@ -492,7 +495,7 @@ class Lesson:
     @cached_property
     def differences(self) -> list[Difference]:
         """How this model differs from the paper's."""
-        return differences(self.info)
+        return differences(self.info, read_recipe(self._recipes / self.state.model))
 
 
 _WORK: Final = ("multiply_adds_with", "multiply_adds_without")
