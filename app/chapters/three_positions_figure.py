@@ -25,7 +25,7 @@ STANDALONE_STYLE: Final = """
 text { font: 12px "DejaVu Sans", system-ui, sans-serif; fill: #1d1d1f; }
 .soft { fill: #5b5b63; }
 .title { font-weight: 600; font-size: 13px; }
-.bar { fill: #5b3fd6; }
+.weight { fill: #5b3fd6; }
 .place { fill: #f5f4f0; }
 .blocked { fill: url(#hatch); }
 .line { fill: #d3d0c8; }
@@ -125,7 +125,7 @@ def _body(steps: AttentionSteps, selected: int, hatch: str) -> Markup:
             tall = weights[i][j] * _TALL
             out.append(f'<rect class="place{chosen}" {place} rx="4"/>')
             out.append(
-                f'<rect class="bar" x="{x:g}" y="{base - tall:.3f}" width="{_BAR:g}" '
+                f'<rect class="weight" x="{x:g}" y="{base - tall:.3f}" width="{_BAR:g}" '
                 f'height="{tall:.3f}" rx="2"/>'
             )
             out.append(f'<text {middle} y="{base - tall - 3:.3f}">{short(weights[i][j])}</text>')

@@ -190,6 +190,18 @@ class Lesson:
         ]
 
     @cached_property
+    def examples(self) -> list[tuple[str, str, bool]]:
+        """Every worked example's title, its query, and whether it is the one that is shown."""
+        return [
+            (
+                language.example.title,
+                self._languages.write(language.default),
+                language is self.language,
+            )
+            for language in self._languages.by_slug.values()
+        ]
+
+    @cached_property
     def small(self) -> InputCell:
         """ε, editable."""
         invalid = any(problem.field == "epsilon" for problem in self.parsed.problems)

@@ -83,6 +83,7 @@ document.addEventListener("keydown", (event) => {
   const close = document.querySelector("[data-arithmetic] .close");
   if (close && !document.querySelector("dialog[open]")) {
     event.preventDefault();
+    if (event.target.matches?.("input")) returnTo = null; // whoever is typing stays where they are
     close.click();
   }
 });
@@ -131,8 +132,9 @@ function manageFocus() {
   opening = false;
 }
 
-document.addEventListener("htmx:after:swap", () => {
-  trouble(false);
+document.addEventListener("htmx:after:swap", (event) => {
+  const status = event.detail?.ctx?.response?.status ?? 200;
+  if (status < 400 || status === 422) trouble(false);
   const form = stateForm();
   if (form) syncFields(form);
   arrangeTables();
