@@ -94,5 +94,6 @@ def run(settings: Settings) -> None:
         forwarded_allow_ips=settings.forwarded_allow_ips,
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_worker_healthcheck=60,  # a starting process imports for a while before it answers
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
