@@ -268,17 +268,19 @@ def _candidates(
 ) -> list[tuple[list[int], list[int], list[float]]]:
     """Each sentence's 2 · beam_size likeliest continuations, best first: parents, tokens, totals.
 
-    `logits` is (rows, ≥ vocab_size); `totals` (sentences, beam_size) are the running hypotheses'
-    log-probabilities.
+    `logits` (rows, ≥ vocab_size) is changed; `totals` (sentences, beam_size) are the running
+    hypotheses' log-probabilities.
     """
-    log_probs = logits.log_softmax(-1).index_fill_(1, never, -torch.inf)
-    values, tokens = top_logits(log_probs, min(2 * beam_size, logits.shape[1]))
-    width = values.shape[1]
-    values = values.view(len(totals), beam_size, width) + totals[:, :, None]
-    best, index = values.view(len(totals), -1).topk(min(2 * beam_size, beam_size * width))
-    parents = index.div(width, rounding_mode="floor")
-    chosen = tokens.view(len(totals), -1).gather(1, index)
-    return list(zip(parents.tolist(), chosen.tolist(), best.tolist(), strict=True))
+    peak = logits.amax(-1, keepdim=True)
+    log_norm = (logits - peak).exp_().sum(-1, keepdim=True).log_().add_(peak)
+    logits.index_fill_(1, never, -torch.inf)
+    columns = logits.shape[1]
+    offsets = totals.view(-1, 1) - log_norm  # of each row: its past, and its softmax's denominator
+    best, index = largest(logits, offsets, len(totals), min(2 * beam_size, beam_size * columns))
+    return [
+        ([i // columns for i in row], [i % columns for i in row], log_probs)
+        for row, log_probs in zip(index.tolist(), best.tolist(), strict=True)
+    ]
 
 
 def _next_rows(
@@ -292,11 +294,15 @@ def _next_rows(
     parents: list[int] = []
     totals: list[float] = []
     for row, sentence in enumerate(active):
-        spare = beam_size - len(sentence.running)
-        tokens += [node.token for node in sentence.running] + [filler] * spare
-        parents += [row * beam_size + parent for parent in sentence.parents]
-        parents += [row * beam_size] * spare
-        totals += [node.log_prob for node in sentence.running] + [-math.inf] * spare
+        first = row * beam_size
+        for parent, node in zip(sentence.parents, sentence.running, strict=True):
+            tokens.append(node.token)
+            parents.append(first + parent)
+            totals.append(node.log_prob)
+        for _ in range(beam_size - len(sentence.running)):
+            tokens.append(filler)
+            parents.append(first)
+            totals.append(-math.inf)
     return (
         torch.tensor(tokens, device=device),
         torch.tensor(parents, device=device),
@@ -304,21 +310,26 @@ def _next_rows(
     )
 
 
-def top_logits(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row and their indices, as `torch.topk` gives them (equal ones aside).
+def largest(logits: Tensor, offsets: Tensor, groups: int, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of `logits + offsets` in each group of rows, largest first, and where they are.
 
-    Over thousands of columns `topk` costs more than computing them did. The k largest lie in the k
-    blocks with the largest maxima, so that only those blocks need sorting.
+    `logits` (rows, columns), `offsets` (rows, 1); results (groups, k), an index counting through
+    its group's rows. Sorting thousands of columns costs more than computing them did. But the k
+    largest lie in the k blocks with the largest maxima, so that only those blocks need sorting.
     """
-    rows, columns = logits.shape
-    if columns % VOCABULARY_BLOCK or columns < 4 * k * VOCABULARY_BLOCK:
-        return logits.topk(k)
-    blocks = logits.view(rows, -1, VOCABULARY_BLOCK)
-    chosen = blocks.amax(-1).topk(k, sorted=False).indices  # (rows, k)
-    inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, VOCABULARY_BLOCK))
-    values, index = inside.view(rows, -1).topk(k)
-    block = chosen.gather(1, index.div(VOCABULARY_BLOCK, rounding_mode="floor"))
-    return values, block * VOCABULARY_BLOCK + index.remainder(VOCABULARY_BLOCK)
+    columns = logits.shape[1]
+    size = VOCABULARY_BLOCK
+    if columns % size or logits.numel() // groups < 4 * k * size:
+        return (logits + offsets).view(groups, -1).topk(k)
+    blocks = logits.view(len(logits), -1, size)
+    maxima = blocks.amax(-1).add_(offsets).view(groups, -1)
+    chosen = maxima.topk(k, sorted=False).indices  # (groups, k): which blocks
+    inside = blocks.view(groups, -1, size).gather(1, chosen[:, :, None].expand(-1, -1, size))
+    row_of = chosen.div(columns // size, rounding_mode="floor")
+    inside = inside + offsets.view(groups, -1).gather(1, row_of)[:, :, None]
+    values, index = inside.view(groups, -1).topk(k)
+    block = chosen.gather(1, index.div(size, rounding_mode="floor"))
+    return values, block * size + index.remainder(size)
 
 
 def _padded(sources: Sequence[Sequence[int]], pad_id: int) -> Tensor:

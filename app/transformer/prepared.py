@@ -35,7 +35,7 @@ from app.transformer.model import Transformer
 Precision = Literal["float32", "bfloat16"]
 Linear = Callable[[Tensor], Tensor]  # (rows, d_in) → (rows, d_out), both float32
 
-VOCABULARY_BLOCK = 64  # logits come in whole blocks, see decoding.top_logits
+VOCABULARY_BLOCK = 64  # logits come in whole blocks, see decoding.largest
 
 
 def linear(weight: Tensor, bias: Tensor, precision: Precision) -> Linear:
@@ -101,9 +101,7 @@ class Norm:
 
     def __call__(self, residual_sum: Tensor) -> Tensor:
         """(rows, d_model) → the same shape."""
-        return F.layer_norm(
-            residual_sum, (residual_sum.shape[-1],), self.gamma, self.beta, self.epsilon
-        )
+        return torch.layer_norm(residual_sum, self.gamma.shape, self.gamma, self.beta, self.epsilon)
 
 
 class SelfAttention:

@@ -83,10 +83,10 @@ class CachedSteps:
         memory, src_bias = model.encode(src)
         self.batch, self.beam_size, self.position = len(src), beam_size, 0
         self.folded = [layer.cross.fold(memory, src_bias) for layer in model.decoder]
-        heads, slots = self.batch * config.h, max_new * beam_size
+        batch_heads, slots = (self.batch, config.h), max_new * beam_size
         # keys lie transposed, as the product with queries reads them
-        self.keys = [memory.new_empty((heads, config.d_k, slots)) for _ in model.decoder]
-        self.values = [memory.new_empty((heads, slots, config.d_k)) for _ in model.decoder]
+        self.keys = [memory.new_empty((*batch_heads, config.d_k, slots)) for _ in model.decoder]
+        self.values = [memory.new_empty((*batch_heads, slots, config.d_k)) for _ in model.decoder]
         own = memory.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0)
         self.mask = own.repeat(self.batch, max_new)
 
@@ -96,7 +96,8 @@ class CachedSteps:
         slots = past + self.beam_size
         mask = self.mask[:, :slots]
         if parents is not None and past:
-            mask[:, :past] = mask[:, :past].index_select(0, parents)
+            own = mask[:, :past]
+            own.copy_(own.index_select(0, parents))
         if self.batch > 1:
             mask = mask.view(self.batch, 1, self.beam_size, slots)
             mask = mask.expand(-1, model.config.h, -1, -1).reshape(-1, self.beam_size, slots)
@@ -122,17 +123,17 @@ class CachedSteps:
         past = slots - beam_size
         # self-attention over this position and the past ones: mask + Q K^T, in (batch · h) products
         q, k, v = layer.attention.qkv(x).view(batch, beam_size, 3, h, d_model // h).unbind(2)
-        keys.view(batch, h, -1, keys.shape[-1])[..., past:slots] = k.permute(0, 2, 3, 1)
-        values.view(batch, h, values.shape[1], -1)[:, :, past:slots] = v.transpose(1, 2)
+        keys[..., past:slots] = k.permute(0, 2, 3, 1)
+        values[:, :, past:slots] = v.transpose(1, 2)
         q = q.transpose(1, 2).reshape(batch * h, beam_size, -1)
-        weights = torch.softmax(torch.baddbmm(mask, q, keys[..., :slots]), dim=-1)
-        heads = torch.bmm(weights, values[:, :slots]).view(batch, h, beam_size, -1)
-        concat = heads.transpose(1, 2).reshape(rows, d_model)
+        scores = torch.baddbmm(mask, q, keys.flatten(0, 1)[..., :slots])
+        heads = torch.bmm(scores.softmax(-1), values.flatten(0, 1)[:, :slots])
+        concat = heads.view(batch, h, beam_size, -1).transpose(1, 2).reshape(rows, d_model)
         x = layer.attention_norm(layer.attention.output(concat).add_(x))
         # cross-attention, folded: scores (batch, beam_size, h · n_src)
         per_sentence = x.view(batch, beam_size, d_model)
         scores = torch.baddbmm(folded.bias, per_sentence, folded.queries)
-        weights = torch.softmax(scores.view(rows, h, -1), dim=-1).view(scores.shape)
+        weights = scores.view(rows, h, -1).softmax(-1).view(scores.shape)
         x = layer.cross_norm(torch.baddbmm(per_sentence, weights, folded.values)).view(
             rows, d_model
         )
@@ -142,9 +143,8 @@ class CachedSteps:
         """Drop the other sentences."""
         self.batch = len(sentences)
         self.mask = self.mask[_rows(sentences, self.beam_size)]
-        heads = _rows(sentences, self.model.config.h)
-        self.keys = [keys.index_select(0, heads) for keys in self.keys]
-        self.values = [values.index_select(0, heads) for values in self.values]
+        self.keys = [keys.index_select(0, sentences) for keys in self.keys]
+        self.values = [values.index_select(0, sentences) for values in self.values]
         for folded in self.folded:
             folded.keep(sentences)
 
