@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,15 @@ def run(path: Path, *, data: Path | None, output: Path, steps: int | None) -> No
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    # of several processes only the first has something to show
+    first = os.environ.get("RANK", "0") == "0"
+    with Progress(*columns, console=console, disable=not first) as progress:
         task = progress.add_task("reading", total=config.run.steps)
 
         def report(entry: dict[str, Any]) -> None:
             progress.update(task, completed=entry["step"], description=describe(entry))
             if entry["event"] != "train" or not console.is_terminal:
-                console.print(describe(entry), highlight=False, markup=False)
+                console.print(describe(entry), highlight=False, markup=False, soft_wrap=True)
 
         Trainer(config, output, report).train()
 
