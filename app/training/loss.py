@@ -58,8 +58,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         for first in range(0, len(wanted), rows):
             part, target = padded[first : first + rows], wanted[first : first + rows]
             loss, d_logits = compute(part @ low.T, target, smoothing)
-            real = (target >= 0).nonzero()[:, 0]
-            d_logits[real, target[real]] -= 1 - smoothing
+            at_target = (target >= 0).to(d_logits.dtype)[:, None] * (smoothing - 1)
+            d_logits.scatter_add_(1, target.clamp_min(0)[:, None], at_target)
             total += loss
             torch.mm(d_logits, low, out=d_hidden[first : first + rows])
             d_weight += d_logits.T @ part
