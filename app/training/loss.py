@@ -19,7 +19,8 @@ def loss_and_gradient(logits: Tensor, targets: Tensor, smoothing: float) -> tupl
 
     `logits` (positions, vocab), `targets` (positions); a target of -1 does not count. The wanted
     distribution holds 1 - smoothing on the target and spreads `smoothing` evenly over the whole
-    vocabulary.
+    vocabulary. The gradient lacks the -(1 - smoothing) at each target, which one scattered
+    addition brings in far faster than a comparison in every column.
     """
     vocab = logits.shape[1]
     counts = (targets >= 0).float()
