@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from app.chapters.calculation import Calculation, WorkedExample
@@ -22,7 +23,8 @@ from app.chapters.three_positions_downloads import (
 from app.chapters.three_positions_lesson import Lesson
 from app.chapters.three_positions_prose import states_of_the_prose
 from app.chapters.three_positions_state import Languages, Parameters
-from app.chapters.worked_example import available
+from app.chapters.three_positions_sweep import figure, sweep
+from app.chapters.worked_example import WorkedExampleError, available
 from app.paths import WORKED_EXAMPLES
 
 SLUG: Final = "three-positions"
@@ -33,6 +35,8 @@ EXAMPLE_FILES: Final = (
     (f"{SLUG}/example.toml", "The worked example’s numbers"),
 )
 """What lies in the worked example's folder, and is the same in every state."""
+PROJECTIONS: Final = frozenset({"identity", "swapped", "averaged"})
+"""The output projections that the prose compares."""
 
 
 class ThreePositions:
@@ -67,6 +71,7 @@ class ThreePositions:
             Download("state.csv", "text/csv; charset=utf-8", "This state as CSV", self._csv),
             Download("weights.svg", "image/svg+xml", "The attention rows as SVG", self._svg),
             Download("weights.png", "image/png", "The attention rows as PNG", self._png),
+            Download("sweep.json", "application/json", "The moved input for Plotly", self._sweep),
         )
         files = [(f"{SLUG}/{made.name}", made.title) for made in self.downloads]
         self._files = (*EXAMPLE_FILES, *files)
@@ -132,6 +137,10 @@ class ThreePositions:
     def _csv(self, parameters: Parameters) -> bytes:
         return as_csv(self.calculate(parameters))
 
+    def _sweep(self, parameters: Parameters) -> bytes:
+        calculate = self.languages.of(parameters).calculate
+        return figure(sweep(parameters, calculate(parameters), calculate)).encode()
+
     def _svg(self, parameters: Parameters) -> bytes:
         return as_svg(self.calculate(parameters))
 
@@ -144,6 +153,33 @@ def _states(_: Parameters) -> bytes:
     return states_as_csv(json.loads(path.read_text(encoding="utf-8")))
 
 
-def load() -> ThreePositions:
-    """The chapter with every sound worked example; `KeyError` if its own is missing or refused."""
-    return ThreePositions(available().examples)
+def load(folder: Path = WORKED_EXAMPLES) -> ThreePositions:
+    """The chapter with every sound worked example in `folder`.
+
+    Raises WorkedExampleError if its own is missing, refused, or not the one that the prose is
+    about.
+    """
+    library = available(folder)
+    own = library.examples.get(EXAMPLE)
+    if own is None:
+        for refusal in library.refused:
+            if refusal.file.startswith(f"{EXAMPLE}/"):
+                raise refusal
+        raise WorkedExampleError(f"{EXAMPLE}/example.toml", "", "is missing")
+    _check(own)
+    return ThreePositions(library.examples)
+
+
+def _check(own: WorkedExample) -> None:
+    """Whether the prose can speak of this example; raises WorkedExampleError if not."""
+    n, d_model = own.X.shape
+    sizes = n, d_model, own.h, own.W_V.shape[2]
+    names = {choice.name for choice in own.output_projections}
+    for key, sound, wanted in (
+        ("X", sizes[:2] == (3, 4), "3 rows of 4 numbers"),
+        ("heads", sizes[2:] == (2, 2), "2 heads with 2 columns in each W_V"),
+        ("output_projections", names >= PROJECTIONS, f"all of {', '.join(sorted(PROJECTIONS))}"),
+    ):
+        if not sound:
+            reason = f"expected {wanted}, of which the chapter’s prose speaks"
+            raise WorkedExampleError(f"{EXAMPLE}/example.toml", key, reason)

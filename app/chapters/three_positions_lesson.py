@@ -19,7 +19,7 @@ from app.chapters.three_positions_prose import Said
 from app.chapters.three_positions_quiz import Question, questions
 from app.chapters.three_positions_state import NO_GUESSES, Languages, Parameters
 from app.chapters.three_positions_steps import TITLES, Step, step
-from app.chapters.three_positions_sweep import Sweep, drawing, figure, sweep
+from app.chapters.three_positions_sweep import Sweep, drawing, sweep
 from app.chapters.three_positions_view import (
     Head,
     Marks,
@@ -281,11 +281,6 @@ class Lesson:
         return [drawing(self.sweep, chart) for chart in self.sweep.charts]
 
     @cached_property
-    def plot(self) -> str:
-        """Its charts as Plotly's JSON."""
-        return figure(self.sweep)
-
-    @cached_property
     def sweep_words(self) -> str:
         """What the first chart says."""
         lines = self.sweep.charts[0].lines
@@ -309,6 +304,11 @@ class Lesson:
         """The state without predictions, as a form's hidden fields."""
         query = self._query(guesses=NO_GUESSES, reveal=0)
         return tuple(parse_qsl(query, keep_blank_values=True))
+
+    @cached_property
+    def share_query(self) -> str:
+        """The state for other people's pages: no open number, no predictions."""
+        return self._query(show="", guesses=NO_GUESSES, reveal=0)
 
     @cached_property
     def kept_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -338,9 +338,16 @@ class Lesson:
     @cached_property
     def files(self) -> list[tuple[str, str]]:
         """Address and title of every download, for this state."""
+        return [(self._download(name), title) for name, title in self._files]
+
+    @cached_property
+    def plot(self) -> str:
+        """Where Plotly's description of the moved input is."""
+        return self._download("three-positions/sweep.json")
+
+    def _download(self, name: str) -> str:
         query = self._query(show="", step=1, guesses=NO_GUESSES, reveal=0)
-        end = f"?{query}" if query else ""
-        return [(f"/download/{name}{end}", title) for name, title in self._files]
+        return f"/download/{name}?{query}" if query else f"/download/{name}"
 
     short = staticmethod(short)
 

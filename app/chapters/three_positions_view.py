@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from app.chapters.calculation import Calculation, WorkedExample
-from app.chapters.numbers import short
+from app.chapters.numbers import short as write_short
 from app.paper.arrays import Booleans, Floats
 
 HEAT_STEPS: Final = 20
+
+short = lru_cache(maxsize=4096)(write_short)
+"""The same few numbers stand in many places."""
+
 BLOCKED: Final = "<span>blocked</span>"
 
 

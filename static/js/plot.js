@@ -58,18 +58,21 @@ function themed(figure, element) {
 }
 
 async function draw(element) {
-  const Plotly = await library(element.dataset.library);
-  const figure = themed(JSON.parse(element.dataset.figure), element);
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  if (still) figure.layout.transition = { duration: 0 };
+  const source = element.dataset.source;
+  element.dataset.drawn = source;
+  const [Plotly, description] = await Promise.all([
+    library(element.dataset.library),
+    fetch(source).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status)))),
+  ]);
+  if (element.dataset.source !== source) return; // a later state is on its way
+  const figure = themed(description, element);
   await Plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
-  element.dataset.drawn = element.dataset.figure;
 }
 
 const redraw = (always) => {
   for (const element of document.querySelectorAll("[data-plot][data-open]")) {
     element.hidden = false;
-    if (always || element.dataset.drawn !== element.dataset.figure) draw(element);
+    if (always || element.dataset.drawn !== element.dataset.source) draw(element).catch(() => delete element.dataset.drawn);
   }
 };
 
