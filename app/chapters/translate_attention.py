@@ -115,7 +115,10 @@ def groups(trace: Trace, opened: Head | None) -> list[Group]:
                     )
                 )
             layers.append(Layer(layer, pictures))
-        found.append(Group(kind, TITLES[kind], EXPLANATIONS[kind], layers))
+        words = EXPLANATIONS[kind]
+        if kind == "decoder" and not trace.interventions.causal:
+            words = "Target positions over all of them, the future included."
+        found.append(Group(kind, TITLES[kind], words, layers))
     return found
 
 

@@ -148,16 +148,16 @@ def strip(values: Array, mean: float, deviation: float) -> Markup:
     """A vector as a strip of bars from zero, with its mean and one deviation to either side."""
     n = len(values)
     top = max(float(np.abs(values).max()), abs(mean) + deviation, 1e-9)
-    scale = 46 / top
+    scale = 48 / top
 
     def y(value: float) -> str:
-        return f"{50 - value * scale:.1f}"
+        return f"{50 - value * scale:.0f}"
 
-    bars = "".join(f"M{i}.5 50V{y(value)}" for i, value in enumerate(values.tolist()))
+    bars = "".join(f"M{i} 50V{y(value)}" for i, value in enumerate(values.tolist()))
     return Markup(
-        '<svg class="strip" viewBox="0 0 {n} 100" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="band" x="0" width="{n}" y="{high}" height="{tall:.1f}"/>'
-        '<path class="bars" d="{bars}"/><path class="mean" d="M0 {mid}H{n}"/></svg>'
+        '<svg class="strip" viewBox="-.5 0 {n} 100" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="band" x="-.5" width="{n}" y="{high}" height="{tall:.1f}"/>'
+        '<path class="bars" d="{bars}"/><path class="mean" d="M-1 {mid}H{n}"/></svg>'
     ).format(n=n, high=y(mean + deviation), tall=2 * deviation * scale, bars=bars, mid=y(mean))
 
 

@@ -74,11 +74,12 @@ def visible(text: str) -> str:
 
 
 def joined(tokens: Sequence[Token]) -> str:
-    """The text that tokens make; bytes that make no character are left out."""
+    """The text that tokens make; bytes that make no character, or a control, are left out."""
     raw = bytearray()
     for token in tokens:
         if token.kind == "text":
             raw += token.text.encode("utf-8", "replace")
         elif token.kind == "byte":
             raw.append(int(token.text[3:5], 16))
-    return raw.decode("utf-8", "ignore").replace(SPACE, " ").strip()
+    text = raw.decode("utf-8", "ignore").replace(SPACE, " ").strip()
+    return "".join(c for c in text if unicodedata.category(c) != "Cc")

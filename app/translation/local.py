@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,8 +83,9 @@ class LocalModel:
         return shown(self.tokenizer, ids)
 
     def text(self, ids: Sequence[int]) -> str:
-        """The text that ids make; bytes that make no character leave no trace."""
-        return self.tokenizer.decode(ids).replace("\ufffd", "")
+        """The text that ids make; control characters and bytes that make none leave no trace."""
+        text = self.tokenizer.decode(ids).replace("\ufffd", "")
+        return "".join(c for c in text if unicodedata.category(c) != "Cc")
 
     def work(self, text: str) -> Work:
         """A sentence's ids, white space folded."""
