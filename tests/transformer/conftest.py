@@ -54,7 +54,16 @@ def random_sources(config: TransformerConfig, lengths: list[int], seed: int = 0)
 
 @pytest.fixture(scope="session")
 def tiny() -> Transformer:
-    """With a vocabulary large enough for the block-wise top-k."""
+    """With a vocabulary large enough to be searched by blocks, and weights that fit float16."""
+    model = random_model(preset("tiny", vocab_size=4_000))
+    for parameter in model.parameters():
+        parameter.copy_(parameter.half())
+    return model
+
+
+@pytest.fixture(scope="session")
+def exact_tiny() -> Transformer:
+    """The same with weights that need all of float32."""
     return random_model(preset("tiny", vocab_size=4_000))
 
 

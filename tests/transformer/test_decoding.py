@@ -159,11 +159,13 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds() -> None:
     assert ended[0].score == pytest.approx(best[0], abs=1e-5)
 
 
-def test_cached_and_uncached_agree(tiny: Transformer) -> None:
-    sources = random_sources(tiny.config, [3, 9, 6, 1])
+@pytest.mark.parametrize("weights", ["tiny", "exact_tiny"])
+def test_cached_and_uncached_agree(request: pytest.FixtureRequest, weights: str) -> None:
+    model: Transformer = request.getfixturevalue(weights)
+    sources = random_sources(model.config, [3, 9, 6, 1])
     options = SearchOptions(max_extra=8)
-    cached = search(CachedSteps(PreparedTransformer(tiny)), tiny.config, sources, options)
-    uncached = search(UncachedSteps(tiny), tiny.config, sources, options)
+    cached = search(CachedSteps(PreparedTransformer(model)), model.config, sources, options)
+    uncached = search(UncachedSteps(model), model.config, sources, options)
     for a, b in zip(cached, uncached, strict=True):
         assert [h.tokens for h in a.hypotheses] == [h.tokens for h in b.hypotheses]
         for x, y in zip(a.hypotheses, b.hypotheses, strict=True):
