@@ -135,7 +135,7 @@ class _Walk:
         return [
             f"The {h} heads did the same with their own queries, keys and values. Their outputs "
             "are laid side by side, so that what each found keeps coordinates of its own.",
-            "Then one more matrix, W^O, may mix the coordinates of a position. "
+            "Then one more matrix, Wᴼ, may mix the coordinates of a position. "
             + words.get(self.now.W_O.name, self.now.W_O.note),
         ]
 

@@ -345,6 +345,31 @@ def test_case_22_two_frames_of_the_same_panel_stay_independent(page: Page, serve
     assert all(message["height"] > 300 for message in own + lti)
 
 
+def test_a_panel_alone_keeps_its_state_and_theme(page: Page) -> None:
+    """In a frame without the bench: steps turn, questions are answered, the address follows."""
+    page.goto("/embed/three-positions/steps?theme=dark&x3=2,-1,1,0&step=4")
+    page.locator("#steps-next").click()
+    expect(page.locator("#steps h3")).to_have_text("Step 5 of 10: Mask")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#steps h3")).to_have_text("Step 6 of 10: Subtract the largest")
+    wait_for_state(page, "?x3=2,-1,1,0&step=6&theme=dark")
+    page.goto("/embed/three-positions/quiz?theme=dark&x3=2,-1,1,0")
+    page.locator("#guess1").fill("1.41")
+    page.locator("#guess1").press("Enter")
+    expect(page.locator("#guess1-answer")).to_contain_text("Right. It is 1.414.")
+    assert "theme=dark" in page.url
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_a_bench_without_controls_can_still_be_asked(page: Page) -> None:
+    page.goto("/embed/three-positions/bench?controls=hide&x3=2,-1,1,0&mask=all")
+    expect(page.locator("#bench input:not([type=hidden])")).to_have_count(0)
+    page.locator("[id='head1.weights.3.3']").click()
+    expect(page.locator("[data-arithmetic] output")).to_have_text("0.8816454107296027")
+    assert "x3=2,-1,1,0&mask=all" in page.url
+    assert "controls=hide" in page.url
+
+
 def test_case_24_everything_without_scripts(new_page: Callable) -> None:
     page = new_page(javascript=False)
     page.goto(PATH)

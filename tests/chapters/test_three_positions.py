@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -226,6 +227,53 @@ def test_an_open_number_marks_what_it_was_made_of(show: str) -> None:
     assert dict(found.operands).keys() == found.marks.operands.keys()
 
 
+# ── What the prose claims ────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_mask_exchanged_rows_exchange_their_results() -> None:
+    """§3.5: pairwise products and weighted sums know no order."""
+    before = CHAPTER.calculate(at("mask=all"))
+    order = [2, 0, 1]
+    moved = tuple(DEFAULT.x[place] for place in order)
+    after = CHAPTER.calculate(replace(DEFAULT, x=moved, mask="all"))
+    np.testing.assert_allclose(after.layer_norm, before.layer_norm[order], rtol=0, atol=1e-12)
+
+
+def test_a_score_adds_up_the_variances_of_its_products() -> None:
+    """Every query and key with coordinates ±1, each equally likely: mean 0 and variance 1."""
+    for d_k in (1, 2, 4):
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d_k)))
+        scores = (signs @ signs.T).ravel()
+        assert scores.mean() == 0
+        assert scores.var() == d_k
+        assert (scores / np.sqrt(d_k)).var() == pytest.approx(1)
+
+
+def test_weights_of_a_row_sum_to_1_and_those_of_a_column_need_not() -> None:
+    weights = CHAPTER.calculate(DEFAULT).heads[0].weights
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    assert not np.isclose(weights.sum(axis=0), 1).any()
+
+
+def test_a_row_of_one_number_becomes_beta() -> None:
+    query = "x1=1,1,1,1&beta=0.5,-1,2,0&gamma=3,3,3,3"
+    assert CHAPTER.calculate(at(query)).layer_norm[0].tolist() == [0.5, -1, 2, 0]
+
+
+def test_scaling_shares_more_evenly_and_an_offset_shares_the_same() -> None:
+    scaled, plain = CHAPTER.calculate(DEFAULT), CHAPTER.calculate(at("scaled=false"))
+    assert scaled.heads[0].weights[2].max() < plain.heads[0].weights[2].max()
+    assert lesson().questions[3].answer == pytest.approx(scaled.heads[0].weights[2, 0], abs=1e-15)
+
+
+def test_the_moved_input_is_noticed_by_those_who_may_look() -> None:
+    for mask, noticing in (("causal", {3}), ("all", {1, 2, 3})):
+        chart = lesson(f"mask={mask}").sweep.charts[0]
+        found = {place for place, line in enumerate(chart.lines, 1) if line.kind == "changed"}
+        assert found == noticing
+        assert all(max(line.values) == 0 for line in chart.lines if line.kind == "same")
+
+
 # ── Files ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -260,6 +308,12 @@ def test_the_24_states_as_csv_say_what_the_json_says() -> None:
         and (r["matrix"], r["head"], r["column"]) == ("concat", "", "1")
     ]
     assert float(row["value"]) == pytest.approx(0.424025, abs=5e-7)
+
+
+def test_the_moved_input_as_plotly_reads_it() -> None:
+    figure = json.loads(made("sweep.json", "mask=all"))
+    names = [trace["name"] for trace in figure["data"]]
+    assert names == [f"position {i}" for i in (1, 2, 3)] + [f"key {j}" for j in (1, 2, 3)]
 
 
 def test_the_picture_tells_its_numbers() -> None:
