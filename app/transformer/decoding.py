@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -105,7 +104,8 @@ class _Node:
 
     before: _Node | None
     token: int
-    log_prob: float
+    token_log_prob: float
+    log_prob: float  # of the whole hypothesis, summed in float64
 
     def tokens(self) -> tuple[int, ...]:
         return tuple(node.token for node in self._path())
@@ -119,10 +119,9 @@ class _Node:
 
     def hypothesis(self, alpha: float, *, ended: bool) -> Hypothesis:
         path = self._path()
-        totals = [0.0, *(node.log_prob for node in path)]
         return Hypothesis(
             tokens=tuple(node.token for node in path),
-            log_probs=tuple(b - a for a, b in pairwise(totals)),
+            log_probs=tuple(node.token_log_prob for node in path),
             log_prob=self.log_prob,
             score=self.log_prob / length_penalty(len(path), alpha),
             ended=ended,
@@ -137,7 +136,7 @@ class _Sentence:
     max_new: int
     eos_id: int
     options: SearchOptions
-    running: list[_Node] = field(default_factory=lambda: [_Node(None, -1, 0.0)])
+    running: list[_Node] = field(default_factory=lambda: [_Node(None, -1, 0.0, 0.0)])
     parents: list[int] = field(default_factory=list)  # of each running one, in the step before
     finished: list[Hypothesis] = field(default_factory=list)
     history: list[tuple[Candidate, ...]] = field(default_factory=list)
@@ -154,26 +153,25 @@ class _Sentence:
         kept: list[_Node] = []
         kept_parents: list[int] = []
         looked_at: list[Candidate] = []
-        for rank, (parent, token, log_prob) in enumerate(
+        for rank, (parent, token, token_log_prob) in enumerate(
             zip(parents, tokens, log_probs, strict=True)
         ):
-            if log_prob == -math.inf or (len(kept) == beam_size and not self.options.history):
+            if token_log_prob == -math.inf or (len(kept) == beam_size and not self.options.history):
                 break
             before = self.running[parent]
+            log_prob = before.log_prob + token_log_prob
             fate: Literal["kept", "finished", "dropped"] = "dropped"
             if token == self.eos_id:
                 if rank < beam_size and len(self.finished) < beam_size:
                     fate = "finished"
-                    node = _Node(before, token, log_prob)
+                    node = _Node(before, token, token_log_prob, log_prob)
                     self.finished.append(node.hypothesis(self.options.alpha, ended=True))
             elif len(kept) < beam_size:
                 fate = "kept"
-                kept.append(_Node(before, token, log_prob))
+                kept.append(_Node(before, token, token_log_prob, log_prob))
                 kept_parents.append(parent)
             if self.options.history:
-                looked_at.append(
-                    Candidate(parent, token, log_prob - before.log_prob, log_prob, fate)
-                )
+                looked_at.append(Candidate(parent, token, token_log_prob, log_prob, fate))
         self.running, self.parents = kept, kept_parents
         if self.options.history:
             self.history.append(tuple(looked_at))
@@ -266,7 +264,9 @@ def _search(
 def _candidates(
     logits: Tensor, totals: Tensor, never: Tensor, beam_size: int
 ) -> list[tuple[list[int], list[int], list[float]]]:
-    """Each sentence's 2 · beam_size likeliest continuations, best first: parents, tokens, totals.
+    """Each sentence's 2 · beam_size likeliest continuations, best first.
+
+    As their parents, tokens and the tokens' log-probabilities.
 
     `logits` (rows, ≥ vocab_size) is changed; `totals` (sentences, beam_size) are the running
     hypotheses' log-probabilities.
@@ -276,11 +276,14 @@ def _candidates(
     logits.index_fill_(1, never, -torch.inf)
     columns = logits.shape[1]
     offsets = totals.view(-1, 1) - log_norm  # of each row: its past, and its softmax's denominator
-    best, index = largest(logits, offsets, len(totals), min(2 * beam_size, beam_size * columns))
-    return [
-        ([i // columns for i in row], [i % columns for i in row], log_probs)
-        for row, log_probs in zip(index.tolist(), best.tolist(), strict=True)
-    ]
+    index = largest(logits, offsets, len(totals), min(2 * beam_size, beam_size * columns))[1]
+    parents = index.div(columns, rounding_mode="floor")
+    # not the difference of two totals, which would add their rounding
+    log_probs = logits.view(len(totals), -1).gather(1, index)
+    log_probs -= log_norm.view(len(totals), -1).gather(1, parents)
+    log_probs.masked_fill_(totals.gather(1, parents) == -torch.inf, -torch.inf)
+    tokens = index.remainder(columns)
+    return list(zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True))
 
 
 def _next_rows(

@@ -76,8 +76,8 @@ def _float32_product(weight: Tensor, bias: Tensor) -> Linear:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the announcement
-                packed = torch.ops.aten.fbgemm_pack_gemm_matrix_fp16(weight.contiguous())
-                product = torch.ops.aten.fbgemm_linear_fp16_weight_fp32_activation.default
+                packed = torch.fbgemm_pack_gemm_matrix_fp16(weight.contiguous())
+                product = torch.fbgemm_linear_fp16_weight_fp32_activation
                 product(weight.new_zeros(1, weight.shape[1]), packed, bias)
             return lambda x: product(x, packed, bias)
         except (AttributeError, RuntimeError):
