@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class TrainConfigError(ValueError):
@@ -37,38 +36,38 @@ class DataTable(_Table):
     train: str = ""  # TSV or TSV.gz, source and target; may be given by --data instead
     dev: str = ""  # TSV, source and one or more references
     mono: tuple[str, ...] = ()  # further TSV files in the same form, back-translations for example
-    vocab_size: Annotated[int, Ge(300)] = 8000
+    vocab_size: Annotated[int, Field(ge=300)] = 8000
     tokenizer: str = ""  # an existing tokenizer.model; trained on the training text when empty
-    max_tokens: Annotated[int, Ge(2)] = 60  # pairs with a longer side are left out, and counted
-    sample_alpha: Annotated[float, Ge(0), Le(1)] = 0.0  # subword regularisation; 0: none
+    max_tokens: Annotated[int, Field(ge=2)] = 60  # pairs with a longer side are left out
+    sample_alpha: Annotated[float, Field(ge=0, le=1)] = 0.0  # subword regularisation; 0: none
 
 
 class OptimiserTable(_Table):
     """[optimiser]: Adam with the paper's constants, and the learning rate over time (§5.3)."""
 
-    peak_rate: Annotated[float, Gt(0)] = 1e-3  # reached at the end of the warm-up
-    warmup_steps: Annotated[int, Ge(1)] = 4000
+    peak_rate: Annotated[float, Field(gt=0)] = 1e-3  # reached at the end of the warm-up
+    warmup_steps: Annotated[int, Field(ge=1)] = 4000
     schedule: Literal["paper", "linear"] = "paper"  # after it: 1/√step as in eq. 3, or a line to 0
-    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.1
-    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
-    beta2: Annotated[float, Ge(0), Lt(1)] = 0.98
-    epsilon: Annotated[float, Gt(0)] = 1e-9
-    clip_norm: Annotated[float, Ge(0)] = 0.0  # 0: gradients are not clipped, as in the paper
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.98
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    clip_norm: Annotated[float, Field(ge=0)] = 0.0  # 0: gradients are not clipped, as in the paper
 
 
 class RunTable(_Table):
     """[run]: how long, how often, how fast."""
 
-    steps: Annotated[int, Ge(1)] = 100_000  # optimiser steps; the run can be extended by raising it
-    batch_tokens: Annotated[int, Ge(16)] = 8000  # padded source + target, on all devices
-    accumulate: Annotated[int, Ge(1)] = 1  # batches whose gradients are summed before a step
+    steps: Annotated[int, Field(ge=1)] = 100_000  # optimiser steps; raise it to go on
+    batch_tokens: Annotated[int, Field(ge=16)] = 8000  # padded source + target, on all devices
+    accumulate: Annotated[int, Field(ge=1)] = 1  # batches whose gradients are summed before a step
     seed: int = 1
-    log_every: Annotated[int, Ge(1)] = 50
-    evaluate_every: Annotated[int, Ge(1)] = 1000
-    save_every: Annotated[int, Ge(1)] = 1000
-    keep: Annotated[int, Ge(1)] = 10  # weight snapshots kept for averaging
-    dev_bleu_sentences: Annotated[int, Ge(0)] = 200  # sentences decoded greedily at each evaluation
-    threads: Annotated[int, Ge(0)] = 0  # CPU threads; 0: torch's choice
+    log_every: Annotated[int, Field(ge=1)] = 50
+    evaluate_every: Annotated[int, Field(ge=1)] = 1000
+    save_every: Annotated[int, Field(ge=1)] = 1000
+    keep: Annotated[int, Field(ge=1)] = 10  # weight snapshots kept for averaging
+    dev_bleu_sentences: Annotated[int, Field(ge=0)] = 200  # decoded greedily, each time
+    threads: Annotated[int, Field(ge=0)] = 0  # CPU threads; 0: torch's choice
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     compile: bool = True
 
