@@ -1,7 +1,7 @@
 """Make the translation that the chapter shows before its model is ready, with that very model.
 
-python scripts/translate_default.py          write it
-python scripts/translate_default.py --check  fail if the file says anything else
+python -m scripts.translate_default          write it
+python -m scripts.translate_default --check  fail if the file says anything else
 """
 
 from __future__ import annotations

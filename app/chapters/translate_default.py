@@ -1,6 +1,6 @@
 """The translation that is on the page before a model is ready: made in advance, by the real model.
 
-`python scripts/translate_default.py` makes the file again; a test holds it to the checkpoint.
+`python -m scripts.translate_default` makes the file again; a test holds it to the checkpoint.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from app.chapters import translate_beam as beam
 from app.chapters import translate_compare as compare
 from app.chapters import translate_inside as inside
 from app.chapters import translate_state as state
+from app.chapters import translate_tables as tables
 from app.chapters.contract import Download, Parsed, Problem
 from app.chapters.numbers import MINUS, short
 from app.chapters.translate_answers import Answer
@@ -69,44 +70,6 @@ class Example(NamedTuple):
     note: str
     query: str
     current: bool
-
-
-class Ranked(NamedTuple):
-    """One head, and what the translation's log-probability loses without it."""
-
-    place: int
-    head: Head
-    title: str
-    change: str
-    harms: bool
-    width: int
-    query: str
-
-
-class CacheLine(NamedTuple):
-    """One step with and without the cache."""
-
-    position: int
-    token: Label
-    rows_with: int
-    rows_without: int
-    work_with: str
-    work_without: str
-    time_with: str
-    time_without: str
-    width_with: int
-    width_without: int
-
-
-class Cache(NamedTuple):
-    """The whole comparison."""
-
-    lines: list[CacheLine]
-    work: str
-    time: str
-    same: bool
-    largest: str
-    kilobytes: str
 
 
 class Lesson:
@@ -360,26 +323,7 @@ class Lesson:
     def grid(self) -> list[tuple[AttentionKind, str, list[list[tuple[str, bool]]]]]:
         """The heads that can be silenced, by kind and layer, and whether each is."""
         trace = self.answer.trace
-        if trace is None:
-            return []
-        quiet = set(self.state.silence)
-        return [
-            (
-                kind,
-                attention.TITLES[kind],
-                [
-                    [
-                        (str(head), head in quiet)
-                        for head in (
-                            Head(kind, layer, number)
-                            for number in range(1, trace.attention(kind).shape[1] + 1)
-                        )
-                    ]
-                    for layer in range(1, trace.attention(kind).shape[0] + 1)
-                ],
-            )
-            for kind in state.KINDS
-        ]
+        return [] if trace is None else tables.grid(trace, self.state.silence)
 
     percent = staticmethod(inside.percent)
     divide = Markup("Divide by √<i>d</i><sub>k</sub>")
@@ -442,70 +386,16 @@ class Lesson:
         return joined(comparison.tokens[: comparison.prefix])
 
     @cached_property
-    def ranking(self) -> list[Ranked]:
+    def ranking(self) -> list[tables.Ranked]:
         """Every head, the one that is missed most first."""
-        heads = self.answer.heads
-        most = max((abs(entry.change) for entry in heads), default=0.0) or 1.0
-        ranked = []
-        for place, entry in enumerate(heads, start=1):
-            head = Head(entry.kind, entry.layer + 1, entry.head + 1)
-            ranked.append(
-                Ranked(
-                    place,
-                    head,
-                    f"{attention.TITLES[entry.kind]}, layer {head.layer}, head {head.number}",
-                    _signed(entry.change),
-                    entry.change > 0,
-                    round(abs(entry.change) / most * 100),
-                    self.to(silence=(head,), edit=0, to="", to_id=0),
-                )
-            )
-        return ranked
+        return tables.ranking(self.answer.heads, self.to)
 
     @cached_property
-    def cache(self) -> Cache:
+    def cache(self) -> tables.Cache:
         """With and without the key/value cache."""
-        steps = self.answer.cache
-        with_, without = (sum(getattr(s, n) for s in steps) for n in _WORK)
-        quick, slow = (sum(getattr(s, n) for s in steps) for n in _TIME)
-        longest = max(max(s.seconds_with, s.seconds_without) for s in steps)
-        return Cache(
-            [
-                CacheLine(
-                    s.position + 1,
-                    label(s.token),
-                    s.positions_with,
-                    s.positions_without,
-                    _millions(s.multiply_adds_with),
-                    _millions(s.multiply_adds_without),
-                    f"{s.seconds_with * 1000:.1f}",
-                    f"{s.seconds_without * 1000:.1f}",
-                    round(s.seconds_with / longest * 100),
-                    round(s.seconds_without / longest * 100),
-                )
-                for s in steps
-            ],
-            f"{without / with_:.1f}",
-            f"{slow / quick:.1f}",
-            max(s.largest_difference for s in steps) < 1e-3,
-            short(max(s.largest_difference for s in steps)),
-            f"{steps[-1].bytes_cached / 1024:,.0f}",
-        )
+        return tables.cache(self.answer.cache)
 
     @cached_property
     def differences(self) -> list[Difference]:
         """How this model differs from the paper's."""
         return differences(self.info, read_recipe(self._recipes / self.state.model))
-
-
-_WORK: Final = ("multiply_adds_with", "multiply_adds_without")
-_TIME: Final = ("seconds_with", "seconds_without")
-
-
-def _millions(count: int) -> str:
-    return f"{count / 1e6:.1f}"
-
-
-def _signed(value: float) -> str:
-    text = short(value)
-    return text if text.startswith(MINUS) or value == 0 else f"+{text}"

@@ -104,7 +104,11 @@ class TranslationService:
         try:
             loaded = checkpoint.load(self._folders[name], device=choose_device(self._device))
             model = LocalModel(name, loaded)
-        except (checkpoint.CheckpointError, ValueError) as error:
+        except checkpoint.CheckpointError as error:  # without the path: a reader sees this
+            problem = f"{error.path.name}: {error.problem}."
+            self._infos[name] = _info(name, state="failed", problem=problem)
+            return
+        except ValueError as error:
             self._infos[name] = _info(name, state="failed", problem=str(error))
             return
         self._models[name] = model
