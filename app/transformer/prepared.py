@@ -254,7 +254,13 @@ class PreparedTransformer:
             bias[config.vocab_size :] = -torch.inf
             if model.output_bias is not None:
                 bias[: config.vocab_size] = model.output_bias
-            self.logits = linear(F.pad(weight, (0, 0, 0, padded)), bias, precision)
+            weight = F.pad(weight, (0, 0, 0, padded))
+            if precision == "bfloat16":
+                product = _bfloat16_product(weight, bias, "none")
+                # left in bfloat16: many rows of a large vocabulary, see decoding._candidates
+                self.logits: Linear = lambda x: product(x.bfloat16())
+            else:
+                self.logits = linear(weight, bias, precision)
             encoder = cast("list[EncoderLayer]", list(model.encoder))
             decoder = cast("list[DecoderLayer]", list(model.decoder))
             self.encoder = [EncoderWeights(layer, precision) for layer in encoder]

@@ -206,7 +206,7 @@ def test_cached_and_uncached_logits_while_the_beam_is_reordered(
 
 
 def test_a_sentence_is_translated_alike_alone_and_in_a_batch(tiny: Transformer) -> None:
-    sources = random_sources(tiny.config, [2, 11, 5, 8, 3])
+    sources = random_sources(tiny.config, [2, 11, 5, 8, 3, 4, 6, 7, 9, 10])  # 40 rows: in parts
     steps = CachedSteps(PreparedTransformer(tiny))
     options = SearchOptions(max_extra=6)
     together = search(steps, tiny.config, sources, options)
