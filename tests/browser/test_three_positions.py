@@ -308,7 +308,7 @@ def test_the_plotting_library_is_fetched_only_when_opened(page: Page) -> None:
     page.wait_for_load_state("networkidle")
     assert not [url for url in asked if "plotly" in url]
     page.get_by_role("button", name="Read it point by point").click()
-    expect(page.locator("#plot .main-svg").first).to_be_visible()
+    expect(page.locator("#plot .main-svg").first).to_be_visible(timeout=20_000)
     expect(page.locator("#plot .scatterlayer .trace")).to_have_count(6)
     assert len([url for url in asked if "plotly" in url]) == 1
 
