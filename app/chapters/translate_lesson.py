@@ -98,8 +98,7 @@ class Lesson:
             for name, text in texts.items()
             if text != usual[name] and name not in own and name not in left
         ]
-        valid = state.valid_field(self.state)
-        return [*found, ("valid", valid)]
+        return [*found, ("valid", state.valid_field(self.state))]
 
     def problems(self, *names: str) -> list[Problem]:
         """What was refused of some fields."""
@@ -377,6 +376,12 @@ class Lesson:
         if not comparison.prefix:
             return comparison.translation
         return comparison.translation.removeprefix(self.given)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the model had more to write than is shown."""
+        comparison = self.answer.comparison
+        return bool(comparison and comparison.prefix and comparison.tokens[-1].kind != "end")
 
     @cached_property
     def given(self) -> str:
