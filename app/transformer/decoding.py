@@ -93,6 +93,9 @@ class Found:
 
 _ROWS_IN_CACHE = 32  # rows of logits that are looked at together: 1 MB for 8,000 tokens
 
+# a batch's sources are at least so long: torch's softmax over fewer columns takes ten times as long
+_FULL_VECTOR = 16
+
 # called after each step with the sentence's number in the batch and its likeliest tokens so far;
 # False gives the sentence up
 OnStep = Callable[[int, tuple[int, ...]], bool]
@@ -352,4 +355,6 @@ def largest(logits: Tensor, offsets: Tensor, groups: int, k: int) -> tuple[Tenso
 
 def _padded(sources: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     n = max(map(len, sources))
+    if len(sources) > 1:
+        n = max(n, _FULL_VECTOR)
     return torch.tensor([[*source, *[pad_id] * (n - len(source))] for source in sources])

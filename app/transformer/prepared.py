@@ -8,11 +8,12 @@ What is prepared, once per model:
 - Matrices laid out for the fastest product there is: float16 weights read as they are stored and
   multiplied in float32, or bfloat16 ones packed for the CPU's matrix units.
 
-And once per source sentence, because its memory does not change while it is translated:
+And once per source, because its memory M does not change while it is translated:
 
-- Cross-attention folded (§3.2.3). A head's scores are (x W_Q)(M W_K)^T = x (W_Q (M W_K)^T), and its
-  contribution to the output is weights (M W_V) W_O. Both brackets are fixed for the sentence: two
-  products with matrices of h · n_src columns replace the projections W_Q and W_O.
+- Cross-attention's keys M W_K and values M W_V (§3.2.3). For a single sentence they are folded:
+  a head's scores are (x W_Q)(M W_K)^T = x (W_Q (M W_K)^T), and its contribution to the output is
+  weights (M W_V) W_O. Both brackets are fixed: two products with matrices of h · n_src columns
+  replace four. (For a batch it would be more to read, not less.)
 
 The results differ from the readable model's by rounding alone (tests hold them to 1e-5).
 """
@@ -141,62 +142,103 @@ class SelfAttention:
 
 
 class CrossAttention:
-    """Cross-attention before its memory is known."""
+    """Cross-attention before its memory is known; `over` is the step that makes it known."""
 
     def __init__(self, module: MultiHeadAttention, precision: Precision) -> None:
         self.h = h = module.h
         d_model = module.W_Q.weight.shape[0]
-        d_k = d_model // h
-        scale = 1 / math.sqrt(d_k)
+        self.d_k = d_k = d_model // h
+        self.scale = 1 / math.sqrt(d_k)
         k, v = module.W_K, module.W_V
+        self.query = linear(module.W_Q.weight, module.W_Q.bias, precision)
         self.kv = linear(
             torch.cat([k.weight.float(), v.weight.float()]),
             torch.cat([k.bias.float(), v.bias.float()]),
             precision,
         )
-        # (h, d_model, d_k), (h, 1, d_k) and (h, d_k, d_model)
-        W_Q = module.W_Q.weight.float() * scale
+        self.output = linear(module.W_O.weight, module.W_O.bias, precision)
+        # for folding: (h, d_model, d_k), (h, 1, d_k) and (h, d_k, d_model)
+        W_Q = module.W_Q.weight.float() * self.scale
         self.W_Q = W_Q.view(h, d_k, d_model).transpose(1, 2).contiguous()
-        self.b_Q = (module.W_Q.bias.float() * scale).view(h, 1, d_k)
+        self.b_Q = (module.W_Q.bias.float() * self.scale).view(h, 1, d_k)
         self.W_O = module.W_O.weight.float().t().reshape(h, d_k, d_model).contiguous()
         # a head's weights sum to 1: h-th parts of b_O on every value add up to b_O
         self.b_O = module.W_O.bias.float() / h
 
-    def fold(self, memory: Tensor, src_bias: Tensor | None) -> FoldedMemory:
-        """Fold the projections into `memory` (batch, n, d_model).
+    def over(self, memory: Tensor, src_bias: Tensor | None) -> FoldedMemory | ProjectedMemory:
+        """Attention over `memory` (batch, n, d_model).
 
         `src_bias` (batch, n): 0 at tokens, -inf at padding; None when nothing is padded.
         """
         batch, n, d_model = memory.shape
-        h, d_k = self.h, d_model // self.h
-        kv = self.kv(memory.reshape(batch * n, d_model)).view(batch, n, 2, h, d_k)
-        k = kv[:, :, 0].permute(0, 2, 3, 1)  # (batch, h, d_k, n)
-        v = kv[:, :, 1].transpose(1, 2)  # (batch, h, n, d_k)
-        queries = torch.matmul(self.W_Q, k)  # (batch, h, d_model, n)
-        queries = queries.transpose(1, 2).reshape(batch, d_model, h * n)
-        bias = torch.matmul(self.b_Q, k)  # (batch, h, 1, n)
-        if src_bias is not None:
-            bias = bias + src_bias[:, None, None, :]
-        values = torch.matmul(v, self.W_O).add_(self.b_O).view(batch, h * n, d_model)
-        return FoldedMemory(queries, bias.reshape(batch, 1, h * n), values)
+        kv = self.kv(memory.reshape(batch * n, d_model)).view(batch, n, 2, self.h, self.d_k)
+        keys = kv[:, :, 0].permute(0, 2, 3, 1)  # (batch, h, d_k, n)
+        values = kv[:, :, 1].transpose(1, 2)  # (batch, h, n, d_k)
+        if batch == 1 and src_bias is None:
+            return self._fold(keys[0], values[0])
+        if src_bias is None:
+            src_bias = memory.new_zeros(batch, n)
+        bias = src_bias[:, None, None, :].expand(-1, self.h, -1, -1).reshape(-1, 1, n)
+        return ProjectedMemory(
+            self, keys.reshape(-1, self.d_k, n), values.reshape(-1, n, self.d_k), bias
+        )
+
+    def _fold(self, keys: Tensor, values: Tensor) -> FoldedMemory:
+        h, _, n = keys.shape
+        queries = torch.matmul(self.W_Q, keys)  # (h, d_model, n)
+        return FoldedMemory(
+            h,
+            queries.transpose(0, 1).reshape(-1, h * n),
+            torch.matmul(self.b_Q, keys).reshape(h * n),
+            torch.matmul(values, self.W_O).add_(self.b_O).view(h * n, -1),
+        )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FoldedMemory:
-    """One layer's cross-attention for fixed sources.
+    """One sentence's memory with the projections of queries and outputs multiplied in."""
 
-    scores = x queries + bias; its output, b_O included, is weights values.
-    """
+    h: int
+    queries: Tensor  # (d_model, h · n_src)
+    bias: Tensor  # (h · n_src,)
+    values: Tensor  # (h · n_src, d_model)
 
-    queries: Tensor  # (batch, d_model, h · n_src)
-    bias: Tensor  # (batch, 1, h · n_src): -inf at padding
-    values: Tensor  # (batch, h · n_src, d_model)
+    def attend(self, x: Tensor, beam_size: int) -> Tensor:
+        """x + attention's output, (rows, d_model)."""
+        scores = torch.addmm(self.bias, x, self.queries)
+        weights = scores.view(len(x), self.h, -1).softmax(-1).view(scores.shape)
+        return torch.addmm(x, weights, self.values)
 
-    def keep(self, index: Tensor) -> None:
-        """Keep the sentences of `index`, in its order."""
-        self.queries = self.queries.index_select(0, index)
-        self.bias = self.bias.index_select(0, index)
-        self.values = self.values.index_select(0, index)
+    def keep(self, sentences: Tensor) -> FoldedMemory:
+        """The only sentence stays."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedMemory:
+    """A batch's memories as keys and values."""
+
+    attention: CrossAttention
+    keys: Tensor  # (batch · h, d_k, n_src)
+    values: Tensor  # (batch · h, n_src, d_k)
+    bias: Tensor  # (batch · h, 1, n_src): -inf at padding
+
+    def attend(self, x: Tensor, beam_size: int) -> Tensor:
+        """x + attention's output, (rows, d_model)."""
+        attention, (rows, d_model) = self.attention, x.shape
+        shape = (rows // beam_size, attention.h, beam_size, attention.d_k)
+        q = attention.query(x).view(shape[0], beam_size, attention.h, attention.d_k)
+        q = q.transpose(1, 2).reshape(-1, beam_size, attention.d_k)
+        scores = torch.baddbmm(self.bias, q, self.keys, alpha=attention.scale)
+        heads = torch.bmm(scores.softmax(-1), self.values).view(shape)
+        concat = heads.transpose(1, 2).reshape(rows, d_model)
+        return attention.output(concat).add_(x)
+
+    def keep(self, sentences: Tensor) -> ProjectedMemory:
+        """These sentences of the batch, in this order."""
+        h = self.attention.h
+        rows = (sentences[:, None] * h + torch.arange(h, device=sentences.device)).flatten()
+        return ProjectedMemory(self.attention, self.keys[rows], self.values[rows], self.bias[rows])
 
 
 class EncoderWeights:

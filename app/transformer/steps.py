@@ -14,7 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from app.transformer.model import Transformer
-from app.transformer.prepared import DecoderWeights, FoldedMemory, PreparedTransformer
+from app.transformer.prepared import (
+    DecoderWeights,
+    FoldedMemory,
+    PreparedTransformer,
+    ProjectedMemory,
+)
 from app.transformer.trace import Interventions
 
 
@@ -82,7 +87,7 @@ class CachedSteps:
         model, config = self.model, self.model.config
         memory, src_bias = model.encode(src)
         self.batch, self.beam_size, self.position = len(src), beam_size, 0
-        self.folded = [layer.cross.fold(memory, src_bias) for layer in model.decoder]
+        self.memories = [layer.cross.over(memory, src_bias) for layer in model.decoder]
         batch_heads, slots = (self.batch, config.h), max_new * beam_size
         # keys lie transposed, as the product with queries reads them
         self.keys = [memory.new_empty((*batch_heads, config.d_k, slots)) for _ in model.decoder]
@@ -103,14 +108,14 @@ class CachedSteps:
             mask = mask.expand(-1, model.config.h, -1, -1).reshape(-1, self.beam_size, slots)
         x = F.embedding(tokens, model.embedding).add_(model.positions[self.position])
         for i, layer in enumerate(model.decoder):
-            x = self._layer(layer, self.folded[i], self.keys[i], self.values[i], x, mask)
+            x = self._layer(layer, self.memories[i], self.keys[i], self.values[i], x, mask)
         self.position += 1
         return model.logits(x)
 
     def _layer(
         self,
         layer: DecoderWeights,
-        folded: FoldedMemory,
+        memory: FoldedMemory | ProjectedMemory,
         keys: Tensor,
         values: Tensor,
         x: Tensor,
@@ -132,13 +137,7 @@ class CachedSteps:
         heads = torch.bmm(scores.softmax(-1), values.flatten(0, 1)[:, :slots])
         concat = heads.view(batch, h, beam_size, -1).transpose(1, 2).reshape(rows, d_model)
         x = layer.attention_norm(layer.attention.output(concat).add_(x))
-        # cross-attention, folded: scores (batch, beam_size, h · n_src)
-        per_sentence = x.view(batch, beam_size, d_model)
-        scores = torch.baddbmm(folded.bias, per_sentence, folded.queries)
-        weights = scores.view(rows, h, -1).softmax(-1).view(scores.shape)
-        x = layer.cross_norm(torch.baddbmm(per_sentence, weights, folded.values)).view(
-            rows, d_model
-        )
+        x = layer.cross_norm(memory.attend(x, beam_size))
         return layer.feed_forward_norm(layer.feed_forward(x).add_(x))
 
     def keep(self, sentences: Tensor) -> None:
@@ -147,8 +146,7 @@ class CachedSteps:
         self.mask = self.mask[_rows(sentences, self.beam_size)]
         self.keys = [keys.index_select(0, sentences) for keys in self.keys]
         self.values = [values.index_select(0, sentences) for values in self.values]
-        for folded in self.folded:
-            folded.keep(sentences)
+        self.memories = [memory.keep(sentences) for memory in self.memories]
 
 
 def _rows(sentences: Tensor, each: int) -> Tensor:
