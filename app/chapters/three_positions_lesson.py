@@ -66,7 +66,8 @@ def name_of(address: str) -> str:
     """
     parts = address.split(".")
     head = f"head {parts.pop(0)[4:]} " if parts[0].startswith("head") else ""
-    return f"{head}{parts[0].replace('_', ' ')} {', '.join(parts[1:])}".strip()
+    name = parts[0] if parts[0].startswith("W_") else parts[0].replace("_", " ")
+    return f"{head}{name} {', '.join(parts[1:])}".strip()
 
 
 class Preset(NamedTuple):

@@ -154,7 +154,7 @@ def drawing(found: Sweep, chart: Chart, prefix: str = "") -> Markup:
     for value in (low, (low + high) / 2, high):
         x, y = place(value, 0)
         out.append(f'<text class="soft" x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">')
-        out.append(f"{f'{value:g}'.replace('-', '−')}</text>")
+        out.append(f"{f'{value:.7g}'.replace('-', '−')}</text>")
     x, y = place(found.here, 0)
     out.append(f'<path class="now" d="M{x:.1f} {top}V{y:.1f}"/>')
     taken: list[float] = []
