@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from app.chapters import addresses
@@ -129,18 +129,24 @@ class Languages:
         """Understand decoded pairs; never raises.
 
         Of several values for a field that takes one, the last counts. If anything is refused, the
-        parameters are those of the hidden field `valid` (the last accepted query); without one, the
-        refused fields keep their defaults.
+        numbers are those of the hidden field `valid` (the last accepted query), looked at as this
+        query says: which position, which step, which number is open, what was predicted. Without
+        that field, whatever is refused keeps its default.
         """
         reader = _Reader(query, self)
-        parameters = reader.parameters
+        parameters, typed = reader.parameters, reader.default_texts | reader.typed
         if reader.problems and (last := reader.last("valid")) is not None:
             try:
                 pairs = parse_qsl(last[:4000], keep_blank_values=True, max_num_fields=100)
             except ValueError:
                 pairs = []
-            parameters = _Reader([pair for pair in pairs if pair[0] != "valid"], self).parameters
-        return Parsed(parameters, tuple(reader.problems), reader.typed)
+            before = _Reader([pair for pair in pairs if pair[0] != "valid"], self)
+            parameters = before.parameters
+            typed = before.default_texts | before.typed
+            if parameters.example == reader.parameters.example:
+                parameters = replace(parameters, **reader.look())
+                typed |= reader.typed
+        return Parsed(parameters, tuple(reader.problems), typed)
 
 
 @lru_cache(maxsize=4096)
@@ -188,10 +194,24 @@ class _Reader:
             slug = languages.first
         self._language = languages.by_slug[slug]
         self._default = self._language.default
-        self.typed: dict[str, tuple[str, ...]] = {
-            name: tuple(text.split(",")) for name, text in self._language.texts.items()
-        }
+        self.typed: dict[str, tuple[str, ...]] = {}
         self.parameters = self._read()
+
+    @property
+    def default_texts(self) -> dict[str, tuple[str, ...]]:
+        """Every field of the example with what stands in it when nothing was typed."""
+        return {name: tuple(text.split(",")) for name, text in self._language.texts.items()}
+
+    def look(self) -> dict[str, Any]:
+        """How the query looks at the numbers: its accepted fields that change none of them."""
+        found: dict[str, Any] = {}
+        refused = {problem.field for problem in self.problems}
+        for name in ("position", "step", "show", "reveal"):
+            if name in self._values and name not in refused:
+                found[name] = getattr(self.parameters, name)
+        if any(name.startswith("guess") for name in self._values):
+            found["guesses"] = self.parameters.guesses
+        return found
 
     def last(self, name: str) -> str | None:
         """The last value of a field, or None."""

@@ -99,6 +99,17 @@ def test_the_words_about_an_example_are_about_its_own_sizes(folder: Path) -> Non
     assert "Other &lt;sizes&gt; &amp; 3 heads" in text
 
 
+def test_a_last_state_of_another_example_does_no_harm(folder: Path) -> None:
+    add(folder, "other", other(4, 6, 3))
+    client = TestClient(create_app(Settings(), chapters=[load(folder)]), base_url="http://a")
+    for query in (
+        "example=other&x4=1,2,3,4,5,a&valid=",
+        "x3=1,2,3,a&valid=example%3Dother%26position%3D4",
+        "example=nothing&valid=example%3Dother&position=4",
+    ):
+        assert client.get(f"/chapters/three-positions/panels/bench?{query}").status_code == 422
+
+
 def test_a_refused_example_leaves_the_others(folder: Path) -> None:
     add(folder, "other", "format = 1\nX = [[1, 0], [0]]")
     assert list(load(folder).languages.by_slug) == ["three_positions"]

@@ -167,6 +167,27 @@ def test_the_last_accepted_state_stays_when_something_is_refused() -> None:
     assert parsed.typed["mask"] == ("causal",)
 
 
+def test_what_is_refused_does_not_hinder_looking_at_the_last_state() -> None:
+    """A number can be opened, a step turned, a position chosen while a cell or a guess is wrong."""
+    valid = "x3=2,-1,1,0&mask=all&position=2&guess2=1"
+    query = [*[("x1", cell) for cell in ("1", "abc", "1", "0")], ("valid", valid), ("step", "4")]
+    parsed = CHAPTER.parse([*query, ("show", "mean.1"), ("position", "1")])
+    assert parsed.parameters == replace(parse(valid).parameters, step=4, show="mean.1", position=1)
+    parsed = CHAPTER.parse([*query, ("show", "nothing"), ("guess1", "abc"), ("guess3", "2")])
+    assert parsed.parameters == replace(
+        parse(valid).parameters, step=4, guesses=("", "", "2", "", "")
+    )
+    assert parsed.typed["guess1"] == ("abc",)
+
+
+def test_what_was_not_typed_is_shown_as_it_was() -> None:
+    valid = "x3=2,-1,1,0&mask=all"
+    parsed = CHAPTER.parse([("x1", "1,2"), ("scaled", "perhaps"), ("valid", valid)])
+    assert parsed.typed["mask"] == ("all",)
+    assert parsed.typed["x3"] == ("2", "-1", "1", "0")
+    assert parsed.typed["x1"] == ("1", "0", "1", "0")
+
+
 @pytest.mark.parametrize("valid", ["x1=abc", "&&&", "valid=valid%3Dx", "%ff", "x=1&" * 500])
 def test_a_forged_last_state_does_no_harm(valid: str) -> None:
     parsed = CHAPTER.parse([("x1", "abc"), *[("x1", "5")] * 3, ("valid", valid)])
