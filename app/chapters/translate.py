@@ -7,7 +7,8 @@ sentence that was translated in advance. Nothing is remembered of a reader but t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -57,6 +58,7 @@ class Translate:
         Panel("ask", "Change the model and compare", 1100),
         Panel("heads", "Which heads matter for this sentence", 320),
         Panel("cache", "With and without the key/value cache", 320),
+        Panel("model", "This model and the paper’s", 620),
     )
 
     def __init__(self, translator: Translator | None = None, models: Path = MODEL_WEIGHTS) -> None:
@@ -96,17 +98,18 @@ class Translate:
         """The JSON contract. Raises NotReady while the model is not there."""
         return files.translation_json(await self._answered(parameters))
 
-    async def stream(self, parsed: Parsed[Parameters]) -> AsyncIterator[Event]:
+    async def stream(self, parsed: Parsed[Parameters]) -> AsyncGenerator[Event, None]:
         """The translation while it is being made; `done` says that its panel can be fetched."""
         parameters = parsed.parameters
         language = parameters.model.rpartition("-")[2]
         if not parameters.text:
             yield Event("live", {"progress": None, "so_far": "", "language": ""})
             return
-        async for item in self.desk.stream(parameters.text, parameters.options):
-            progress = item if isinstance(item, Progress) else None
-            so_far = joined(item.tokens) if isinstance(item, Progress) else item.translation
-            yield Event("live", {"progress": progress, "so_far": so_far, "language": language})
+        async with aclosing(self.desk.stream(parameters.text, parameters.options)) as items:
+            async for item in items:
+                progress = item if isinstance(item, Progress) else None
+                so_far = joined(item.tokens) if isinstance(item, Progress) else item.translation
+                yield Event("live", {"progress": progress, "so_far": so_far, "language": language})
 
     async def _answered(self, parameters: Parameters) -> Answer:
         found = await self.calculate(parameters)

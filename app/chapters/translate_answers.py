@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -138,16 +139,19 @@ class Desk:
             "translation", key, lambda: self._ask.translate(text, options)
         ), False
 
-    async def stream(self, text: str, options: Options) -> AsyncIterator[Progress | Translation]:
+    async def stream(
+        self, text: str, options: Options
+    ) -> AsyncGenerator[Progress | Translation, None]:
         """The same with progress; what it ends with is kept."""
         kept = self._kept["translation"].get((text, options))
         if kept is not None:
             yield kept
             return
-        async for item in self._ask.stream(text, options):
-            if isinstance(item, Translation):
-                self._keep("translation", (text, options), item)
-            yield item
+        async with aclosing(self._ask.stream(text, options)) as items:
+            async for item in items:
+                if isinstance(item, Translation):
+                    self._keep("translation", (text, options), item)
+                yield item
 
     async def trace(
         self, model: str, source: tuple[int, ...], target: tuple[int, ...], how: Interventions
@@ -176,6 +180,7 @@ class Desk:
         self, model: str, source: tuple[int, ...], given: tuple[int, ...], how: Interventions
     ) -> tuple[Token, ...]:
         """`given` and what the model writes after it, always taking the likeliest token."""
+        most = min(len(source) + MOST_EXTRA - 1, len(given) + MOST_CONTINUED)
 
         async def write() -> tuple[Token, ...]:
             ids = given
@@ -183,7 +188,7 @@ class Desk:
                 # What stands last is predicted, not read: any token will do there.
                 trace = await self._ask.trace(model, source, (*ids, source[-1]), how)
                 written = trace.predicted[:-1]
-                if written[-1].kind == "end" or len(ids) + 1 >= len(source) + MOST_EXTRA:
+                if written[-1].kind == "end" or len(ids) >= most:
                     return written
                 ids = (*ids, trace.next_tokens[-1][0].token.id)
 
@@ -209,6 +214,9 @@ class Desk:
 
 PRECOMPUTED: Final = Options(history=True)
 """How the sentence was translated that is on the page before a model is ready."""
+
+MOST_CONTINUED: Final = 40
+"""Tokens that are written after an edit: each is a pass through the whole model."""
 
 MOST_EXTRA: Final = 50
 """A translation is at most so many tokens longer than its source (§6.1)."""

@@ -8,7 +8,7 @@ Positions, layers and heads count from 0 here; pages count them from 1.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -332,8 +332,11 @@ class Translator(Protocol):
     async def translate(self, text: str, options: Options) -> Translation:
         """Translate a text of one or more sentences."""
 
-    def stream(self, text: str, options: Options) -> AsyncIterator[Progress | Translation]:
-        """The same; first what is known so far, again and again, and last the Translation."""
+    def stream(self, text: str, options: Options) -> AsyncGenerator[Progress | Translation, None]:
+        """The same; first what is known so far, again and again, and last the Translation.
+
+        Close it (`contextlib.aclosing`) to give the place up.
+        """
 
     async def trace(
         self,

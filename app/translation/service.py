@@ -10,7 +10,7 @@ import contextlib
 import re
 import time
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -85,10 +85,20 @@ class TranslationService:
         return "ready" if "ready" in states else "failed"
 
     async def start(self) -> None:
-        """Load the models in the model's thread; a model that fails says so in `models()`."""
+        """Load the models in the model's thread; a model that fails says so in `models()`.
+
+        What nobody foresaw (memory that runs out) is raised once the other models are loaded.
+        """
         self._thread.start()
+        unforeseen: list[Exception] = []
         for name in self._folders:
-            await self._call(partial(self._load, name), seconds=600)
+            try:
+                await self._call(partial(self._load, name), seconds=600)
+            except Exception as error:
+                self._infos[name] = _info(name, state="failed", problem="It could not be loaded.")
+                unforeseen.append(error)
+        if unforeseen:
+            raise unforeseen[0]
 
     async def stop(self) -> None:
         """Give every request up."""
@@ -154,7 +164,7 @@ class TranslationService:
             model, text, await self._submit(self._request(model, work, options)), started
         )
 
-    async def stream(self, text: str, options: Options) -> AsyncIterator[Progress | Translation]:
+    async def stream(self, text: str, options: Options) -> AsyncGenerator[Progress | Translation, None]:
         """First what is known so far, again and again, and last the Translation."""
         started = time.monotonic()
         model, work = self._work(text, options)

@@ -58,6 +58,18 @@ document.addEventListener("keydown", (event) => {
   event.target.form.requestSubmit();
 });
 
+// --- Trouble on the line ---------------------------------------------------------------------------
+
+document.addEventListener("htmx:error", (event) => {
+  const panel = panelOf(event.detail?.ctx?.sourceElement ?? event.target);
+  const trouble = panel?.querySelector(".trouble");
+  if (!trouble || event.detail?.error?.name === "AbortError") return;
+  const notice = document.createElement("p");
+  notice.className = "notice";
+  notice.textContent = "The server did not answer. Change something or try again.";
+  trouble.replaceChildren(notice);
+});
+
 // --- After an answer ------------------------------------------------------------------------------
 
 function syncFields(panel) {
