@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.checks import no_sideways_scroll
+
 PATH = "/chapters/three-positions"
 
 
@@ -445,6 +447,17 @@ def test_forced_colours_keep_what_colour_said(new_page: Callable) -> None:
     assert chosen.evaluate(colour) != other.evaluate(colour)
     changed = page.locator("td.changed").first
     assert changed.evaluate("element => getComputedStyle(element).borderBottomStyle") == "solid"
+
+
+@pytest.mark.parametrize("width", [320, 360])
+def test_huge_numbers_scroll_their_tables_and_not_the_page(
+    new_page: Callable, axe: Callable, width: int
+) -> None:
+    """WCAG 1.4.10: 320 px are 1280 at 400 %."""
+    page = new_page(width=width, reduced_motion="reduce")
+    page.goto(f"{PATH}?x3=1000000,-0.00012,1,0&mask=all&show=layer_norm.3.1")
+    no_sideways_scroll(page)
+    axe(page)
 
 
 def test_print_shows_the_numbers_and_not_the_controls(page: Page) -> None:
