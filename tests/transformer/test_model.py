@@ -1,9 +1,8 @@
-"""The model against torch.nn, against the paper's arithmetic, and what must hold of any such model."""
+"""The model against torch.nn, against the paper's arithmetic, and what must always hold."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -47,7 +46,7 @@ def tokens(*shape: int, seed: int = 1) -> Tensor:
 
 
 def derived_parameters(vocab: int, d: int, d_ff: int, n: int) -> int:
-    """Attention: four d x d matrices and biases; FFN: d x d_ff, d_ff x d, biases; LayerNorm: 2 d."""
+    """Attention: four d x d matrices, biases; FFN: d x d_ff, d_ff x d, biases; LayerNorm: 2 d."""
     attention = 4 * (d * d + d)
     feed_forward = d * d_ff + d_ff + d_ff * d + d
     norm = 2 * d
@@ -70,9 +69,9 @@ def test_parameters_of_the_papers_models(
 ) -> None:
     """Table 3 rounds, and does not say how many tokens "approximately 37,000" were.
 
-    With the count linear in the vocabulary, base's 65 M would need 40,745 tokens and big's 213 M
-    35,784: no one vocabulary gives both, so the table's figures are not to be had to the digit. Both
-    lie within 3 % of ours.
+    With the count linear in the vocabulary, base's 65 M would need 40,745 tokens and big's
+    213 M 35,783: no one vocabulary gives both, so the table's figures are not to be had to the
+    digit. Both lie within 3 % of ours.
     """
     config = preset(name, vocab)
     with torch.device("meta"):
@@ -280,7 +279,7 @@ def test_training_mode_drops_and_evaluation_does_not() -> None:
 
 
 def test_initial_values() -> None:
-    """§3.4 and Xavier: scaled embeddings have unit variance; matrices stay within Glorot's bound."""
+    """§3.4, Xavier: scaled embeddings have unit variance; matrices keep to Glorot's bound."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(vocab_size=2000, d_model=64, h=4, d_ff=128, N_encoder=1,
                                           N_decoder=1))  # fmt: skip
@@ -301,14 +300,14 @@ def test_too_long_is_refused_with_both_numbers(model: Transformer) -> None:
 
 
 @pytest.fixture
-def traced(model: Transformer) -> Iterator[tuple[Trace, Tensor, Tensor]]:
+def traced(model: Transformer) -> tuple[Trace, Tensor, Tensor]:
     src, tgt = tokens(2, 5), tokens(2, 4, seed=2)
     src[1, 3:] = model.config.pad_id
     trace = Trace()
     with torch.no_grad():
         logits = model(src, tgt, trace=trace)
         assert torch.equal(logits, model(src, tgt))  # looking changes nothing
-    yield trace, src, tgt
+    return trace, src, tgt
 
 
 def test_a_trace_names_every_step(traced: tuple[Trace, Tensor, Tensor], model: Transformer) -> None:
