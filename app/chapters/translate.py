@@ -151,15 +151,20 @@ class Translate:
         layers = {"encoder": info.N_encoder, "decoder": info.N_decoder, "cross": info.N_decoder}
         wanted = [("silence", head) for head in parameters.silence]
         wanted += [("head", parameters.head)] if parameters.head else []
-        for field, head in wanted:
-            if head.layer > layers[head.kind] or head.number > info.h:
+        for field in dict.fromkeys(field for field, _ in wanted):
+            missing = [
+                head
+                for name, head in wanted
+                if name == field and (head.layer > layers[head.kind] or head.number > info.h)
+            ]
+            if missing:
                 problems.append(
                     Problem(
                         field,
                         None,
-                        str(head),
+                        str(missing[0]),
                         f"This model has {info.N_encoder} encoder and {info.N_decoder} decoder "
-                        f"layers with {info.h} heads each; there is no {head}.",
+                        f"layers with {info.h} heads each; there is no {missing[0]}.",
                     )
                 )
         if parameters.sublayer:
@@ -171,7 +176,19 @@ class Translate:
             message = f"Tokens that can stand in a text are numbered 3 to {info.vocab_size - 1}."
             problems.append(Problem("to_id", None, str(parameters.to_id), message))
         problems += self._check_tokens(parameters)
+        problems += self._check_replacement(parameters)
         return tuple(problems)
+
+    def _check_replacement(self, parameters: Parameters) -> list[Problem]:
+        if not parameters.edited or parameters.to_id:
+            return []
+        try:
+            if self.desk.tokenize(parameters.model, parameters.to):
+                return []
+        except BadRequest as error:
+            return [Problem("to", None, parameters.to, error.message)]
+        message = "This makes no token. Type a word, a part of one, or a sign."
+        return [Problem("to", None, parameters.to, message)]
 
     def _check_tokens(self, parameters: Parameters) -> list[Problem]:
         try:

@@ -297,6 +297,11 @@ def _within(state: Parameters, translation: Translation) -> tuple[Parameters, tu
     tokens = len(hypotheses[state.hypothesis - 1].tokens)
     fit("position", tokens, count(tokens, "position") + " in the translation")
     fit("edit", tokens, count(tokens, "token") + " in the translation")
+    if state.sublayer.startswith("encoder"):
+        source = len(translation.sentences[state.sentence - 1].source_tokens)
+        fit("at", source, count(source, "position") + " in the source")
+    else:
+        fit("at", tokens, count(tokens, "position") + " in the translation")
     return state, tuple(notices)
 
 

@@ -28,6 +28,7 @@ def translation_json(answer: Answer) -> dict[str, Any]:
         "source_tokens": [],
         "hypotheses": [],
         "sentences": [],
+        "notices": list(answer.notices),
     }
     if answer.translation is None:
         return found

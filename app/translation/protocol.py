@@ -73,7 +73,9 @@ class Busy(Unavailable):
 
     def __init__(
         self,
-        message: str = "Many translations are waiting at this moment. Please try again in a few seconds.",
+        message: str = (
+            "Many translations are waiting at this moment. Please try again in a few seconds."
+        ),
         retry_after: int = 5,
     ) -> None:
         super().__init__(message, retry_after)

@@ -164,7 +164,9 @@ class TranslationService:
             model, text, await self._submit(self._request(model, work, options)), started
         )
 
-    async def stream(self, text: str, options: Options) -> AsyncGenerator[Progress | Translation, None]:
+    async def stream(
+        self, text: str, options: Options
+    ) -> AsyncGenerator[Progress | Translation, None]:
         """First what is known so far, again and again, and last the Translation."""
         started = time.monotonic()
         model, work = self._work(text, options)

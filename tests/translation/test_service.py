@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import statistics
 import subprocess
 import sys
@@ -82,6 +83,35 @@ def test_loading_and_a_damaged_model(models_folder: Path) -> None:
         await service.stop()
         with pytest.raises(NotReady):
             await service.translate("Hello.", Options())
+
+    asyncio.run(run())
+
+
+def test_a_model_that_fails_as_nobody_foresaw_stops_no_other(
+    models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("en-de", "en-fr"):
+        shutil.copytree(models_folder / "en-de", tmp_path / name)
+    load = TranslationService._load
+
+    def fails_first(self: TranslationService, name: str) -> None:
+        if name == "en-de":
+            raise MemoryError
+        load(self, name)
+
+    monkeypatch.setattr(TranslationService, "_load", fails_first)
+
+    async def run() -> None:
+        service = TranslationService(tmp_path, device="cpu", threads=1)
+        try:
+            with pytest.raises(MemoryError):
+                await service.start()
+            states = {info.name: (info.state, info.problem) for info in service.models()}
+            assert states["en-de"] == ("failed", "It could not be loaded.")
+            assert states["en-fr"] == ("ready", "")
+            assert service.state == "ready"
+        finally:
+            await service.stop()
 
     asyncio.run(run())
 
