@@ -161,7 +161,7 @@ class _Sentence:
         for rank, (parent, token, token_log_prob) in enumerate(
             zip(parents, tokens, log_probs, strict=True)
         ):
-            if token_log_prob == -math.inf or (len(kept) == beam_size and not self.options.history):
+            if len(kept) == beam_size and not self.options.history:
                 break
             before = self.running[parent]
             log_prob = before.log_prob + token_log_prob
@@ -294,14 +294,21 @@ def _candidates_of(
     logits.index_fill_(1, never, -torch.inf)
     columns = logits.shape[1]
     offsets = totals.view(-1, 1) - log_norm  # of each row: its past, and its softmax's denominator
-    index = largest(logits, offsets, len(totals), min(2 * beam_size, beam_size * columns))[1]
-    parents = index.div(columns, rounding_mode="floor")
-    # not the difference of two totals, which would add their rounding
-    log_probs = logits.view(len(totals), -1).gather(1, index)
-    log_probs -= log_norm.view(len(totals), -1).gather(1, parents)
-    log_probs.masked_fill_(totals.gather(1, parents) == -torch.inf, -torch.inf)
-    tokens = index.remainder(columns)
-    return list(zip(parents.tolist(), tokens.tolist(), log_probs.tolist(), strict=True))
+    count = min(2 * beam_size, beam_size * columns)
+    norms = log_norm.view(len(totals), -1).tolist()
+    results = []
+    for norm, places in zip(norms, largest(logits, offsets, len(totals), count), strict=True):
+        parents, tokens, log_probs = [], [], []
+        for place, logit, total in places:
+            if total == -math.inf:  # no hypothesis's continuation, or a token that is never written
+                break
+            parent, token = divmod(place, columns)
+            parents.append(parent)
+            tokens.append(token)
+            # not the difference of two totals, which would add their rounding
+            log_probs.append(logit - norm[parent])
+        results.append((parents, tokens, log_probs))
+    return results
 
 
 def _next_rows(
@@ -331,26 +338,38 @@ def _next_rows(
     )
 
 
-def largest(logits: Tensor, offsets: Tensor, groups: int, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of `logits + offsets` in each group of rows, largest first, and where they are.
+def largest(
+    logits: Tensor, offsets: Tensor, groups: int, k: int
+) -> list[list[tuple[int, float, float]]]:
+    """The k largest of `logits + offsets` in each group of rows, largest first.
 
-    `logits` (rows, columns), `offsets` (rows, 1); results (groups, k), an index counting through
-    its group's rows. Sorting thousands of columns costs more than computing them did. But the k
-    largest lie in the k blocks with the largest maxima, so that only those blocks need sorting.
+    Each as its place (counted through the group's rows), its logit, and the sum. `logits` (rows,
+    columns), `offsets` (rows, 1). Sorting thousands of columns costs more than computing them did.
+    But the k largest lie in the k blocks with the largest maxima, so only those need sorting.
     """
     columns = logits.shape[1]
     size = VOCABULARY_BLOCK
     if columns % size or logits.numel() // groups < 4 * k * size:
-        return (logits + offsets).view(groups, -1).topk(k)
-    blocks = logits.view(len(logits), -1, size)
-    maxima = blocks.amax(-1).add_(offsets).view(groups, -1)
-    chosen = maxima.topk(k, sorted=False).indices  # (groups, k): which blocks
-    inside = blocks.view(groups, -1, size).gather(1, chosen[:, :, None].expand(-1, -1, size))
-    row_of = chosen.div(columns // size, rounding_mode="floor")
-    inside = inside + offsets.view(groups, -1).gather(1, row_of)[:, :, None]
-    values, index = inside.view(groups, -1).topk(k)
-    block = chosen.gather(1, index.div(size, rounding_mode="floor"))
-    return values, block * size + index.remainder(size)
+        size = columns  # one block a row, and all of them
+        chosen = torch.arange(len(logits) // groups, device=logits.device).expand(groups, -1)
+        inside = logits.view(groups, -1, size)
+    else:
+        blocks = logits.view(len(logits), -1, size)
+        maxima = (blocks.amax(-1) + offsets).view(groups, -1)
+        chosen = maxima.topk(k, sorted=False).indices  # (groups, k): which blocks
+        inside = blocks.view(groups, -1, size).gather(1, chosen[:, :, None].expand(-1, -1, size))
+    rows = chosen.div(columns // size, rounding_mode="floor")
+    sums = (inside + offsets.view(groups, -1).gather(1, rows)[:, :, None]).view(groups, -1)
+    values, index = sums.topk(k)
+    found = inside.view(groups, -1).gather(1, index)
+    lists = (chosen.tolist(), index.tolist(), found.tolist(), values.tolist())
+    return [
+        [
+            (blocks_of[i // size] * size + i % size, logit, value)
+            for i, logit, value in zip(places, logits_of, values_of, strict=True)
+        ]
+        for blocks_of, places, logits_of, values_of in zip(*lists, strict=True)
+    ]
 
 
 def _padded(sources: Sequence[Sequence[int]], pad_id: int) -> Tensor:

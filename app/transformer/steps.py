@@ -131,10 +131,9 @@ class CachedSteps:
         keys[..., past:slots] = k.permute(0, 2, 3, 1)
         values[:, :, past:slots] = v.transpose(1, 2)
         q = q.transpose(1, 2).reshape(batch * h, beam_size, -1)
-        scores = torch.baddbmm(
-            mask, q, keys.flatten(0, 1)[..., :slots], alpha=layer.attention.scale
-        )
-        heads = torch.bmm(scores.softmax(-1), values.flatten(0, 1)[:, :slots])
+        past_keys, past_values = keys.flatten(0, 1)[..., :slots], values.flatten(0, 1)[:, :slots]
+        scores = torch.baddbmm(mask, q, past_keys, alpha=layer.attention.scale)
+        heads = torch.bmm(scores.softmax(-1), past_values)
         concat = heads.view(batch, h, beam_size, -1).transpose(1, 2).reshape(rows, d_model)
         x = layer.attention_norm(layer.attention.output(concat).add_(x))
         x = layer.cross_norm(memory.attend(x, beam_size))

@@ -307,10 +307,12 @@ def test_the_likeliest_are_those_of_topk(
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(groups * each, columns, generator=generator)
     offsets = torch.randn(groups * each, 1, generator=generator)
-    values, index = largest(logits, offsets, groups, k)
     summed = (logits + offsets).view(groups, -1)
-    assert torch.equal(values, summed.topk(k).values)
-    assert torch.equal(summed.gather(1, index), values)
+    for row, found in enumerate(largest(logits, offsets, groups, k)):
+        places = [place for place, _, _ in found]
+        assert [value for _, _, value in found] == summed[row].topk(k).values.tolist()
+        assert [value for _, _, value in found] == summed[row, places].tolist()
+        assert [logit for _, logit, _ in found] == logits.view(groups, -1)[row, places].tolist()
 
 
 @pytest.mark.parametrize("source", [[], [3] * 65])
