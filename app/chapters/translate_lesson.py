@@ -49,20 +49,6 @@ _UNASKED: Final = {
 }
 
 
-class Entry(NamedTuple):
-    """One line of the n-best list."""
-
-    number: int
-    hypothesis: Hypothesis
-    tokens: list[Label]
-    log_prob: str
-    length: int
-    penalty: str
-    score: str
-    query: str
-    current: bool
-
-
 class Example(NamedTuple):
     """A sentence to try."""
 
@@ -173,10 +159,10 @@ class Lesson:
         return self.answer.sentence.hypotheses[self.state.hypothesis - 1]
 
     @cached_property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[tables.Entry]:
         """The n-best list."""
         return [
-            Entry(
+            tables.Entry(
                 number,
                 h,
                 [label(token) for token in h.tokens],

@@ -1,4 +1,4 @@
-"""Tables of the translation chapter: heads to silence, heads ranked, with and without the cache."""
+"""Tables of the translation chapter: n-best list, heads to silence, heads ranked, the cache."""
 
 from __future__ import annotations
 
@@ -9,10 +9,24 @@ from app.chapters import translate_attention as attention
 from app.chapters.numbers import MINUS, short
 from app.chapters.translate_state import KINDS, Head
 from app.chapters.translate_tokens import Label, label
-from app.translation.protocol import AttentionKind, CacheStep, HeadImportance, Trace
+from app.translation.protocol import AttentionKind, CacheStep, HeadImportance, Hypothesis, Trace
 
 _WORK: Final = ("multiply_adds_with", "multiply_adds_without")
 _TIME: Final = ("seconds_with", "seconds_without")
+
+
+class Entry(NamedTuple):
+    """One line of the n-best list."""
+
+    number: int
+    hypothesis: Hypothesis
+    tokens: list[Label]
+    log_prob: str
+    length: int
+    penalty: str
+    score: str
+    query: str
+    current: bool
 
 
 class Ranked(NamedTuple):
