@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 HOST = b" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-LONG = ("The old man who lives next door told us that he had never seen the sea before. " * 7)[:500]
+LONG = ("The old man who lives next door told us that he had never seen the sea before. " * 7)[:490]
 SLOW = b"/chapters/translate/stream?beam_size=8&text=" + LONG.replace(" ", "+").encode()
 
 
@@ -130,21 +130,20 @@ def test_case_19_two_hundred_that_connect_and_drop_leave_the_next_one_working(
 
 
 def test_a_full_queue_is_a_readable_503(server: Server) -> None:
-    waiting = [server.open(SLOW + b"-%d" % number) for number in range(12)]
-    try:
-        time.sleep(0.5)
-        answers = [
-            server.get(f"/chapters/translate/panels/translation?text=Hello+{n}".encode())
-            for n in range(1)
-        ]
-    finally:
-        for connection in waiting:
-            connection.close()
-    busy = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503")]
-    assert busy, answers[0][:300]
-    assert b"retry-after: " in busy[0].lower()
-    assert b"Please try again in a few seconds." in body(busy[0])
-    assert b"<html" not in body(busy[0])
+    """A quick machine may have emptied the queue before the next one asks: it is filled again."""
+    for attempt in range(20):
+        waiting = [server.open(SLOW + b"-%d-%d" % (attempt, number)) for number in range(24)]
+        try:
+            answer = server.get(b"/chapters/translate/panels/translation?text=Hello+%d" % attempt)
+        finally:
+            for connection in waiting:
+                connection.close()
+        if answer.startswith(b"HTTP/1.1 503"):
+            break
+    assert answer.startswith(b"HTTP/1.1 503"), answer[:300]
+    assert b"retry-after: " in answer.lower()
+    assert b"Please try again in a few seconds." in body(answer)
+    assert b"<html" not in body(answer)
 
 
 def test_nothing_went_wrong_unseen(server: Server) -> None:
