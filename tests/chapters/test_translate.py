@@ -47,8 +47,7 @@ def client(folder: Path) -> Iterator[TestClient]:
 
 
 def api(client: TestClient, part: str = "", **query: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/api/v1/translate{part}", params=query).json()
-    return found
+    return dict(client.get(f"/api/v1/translate{part}", params=query).json())
 
 
 def panel(client: TestClient, name: str, **query: str) -> Document:
@@ -101,8 +100,7 @@ def test_an_edit_of_the_last_token_is_read_by_nobody(client: TestClient) -> None
 def test_every_change_of_the_model_is_told_with_its_reason(
     client: TestClient, query: dict[str, str], words: str
 ) -> None:
-    document = panel(client, "ask", text=TEXT, **query)
-    assert words in " ".join(texts(document, "p"))
+    assert words in " ".join(texts(panel(client, "ask", text=TEXT, **query), "p"))
     changed = api(client, text=TEXT, **query)["changed"]
     assert not all(position["identical"] for position in changed["positions"])
     assert changed["translation"] is not None
