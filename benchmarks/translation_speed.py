@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's app
 
 BEAM_SIZE = 4
-ROUNDS = 3
+ROUNDS = 2
 ENGINES = (
     "ours float32",
     "ours bfloat16",
