@@ -17,11 +17,10 @@ from urllib.parse import parse_qsl, quote
 from app.chapters import addresses
 from app.chapters.calculation import Calculation, WorkedExample, calculate
 from app.chapters.contract import Parsed, Problem
+from app.chapters.worked_example import LARGEST, SMALLEST_EPSILON
 
 Row = tuple[float, ...]
 
-LIMIT: Final = 1_000_000.0
-SMALLEST_EPSILON: Final = 1e-12
 MASKS: Final = ("causal", "all")
 GUESSES: Final = 5
 NO_GUESSES: Final = ("",) * GUESSES
@@ -176,7 +175,7 @@ def read_number(typed: str) -> float | None:
     if not _NUMBER.fullmatch(text):
         return None
     value = float(text) + 0.0  # −0 becomes 0
-    return value if -LIMIT <= value <= LIMIT else None
+    return value if -LARGEST <= value <= LARGEST else None
 
 
 class _Reader:

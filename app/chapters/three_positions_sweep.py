@@ -15,7 +15,8 @@ from markupsafe import Markup, escape
 
 from app.chapters.calculation import Calculation
 from app.chapters.numbers import short
-from app.chapters.three_positions_state import LIMIT, Parameters
+from app.chapters.three_positions_state import Parameters
+from app.chapters.worked_example import LARGEST
 
 POINTS: Final = 41
 SPAN: Final = 4.0
@@ -59,8 +60,8 @@ def sweep(
     """Moves the first coordinate of the last position and calculates the state at each place."""
     n = len(state.x)
     here = state.x[-1][0]
-    low = max(-LIMIT, min(here - SPAN, -SPAN) if abs(here) <= 2 * SPAN else here - SPAN)
-    high = min(LIMIT, max(here + SPAN, SPAN) if abs(here) <= 2 * SPAN else here + SPAN)
+    low = max(-LARGEST, min(here - SPAN, -SPAN) if abs(here) <= 2 * SPAN else here - SPAN)
+    high = min(LARGEST, max(here + SPAN, SPAN) if abs(here) <= 2 * SPAN else here + SPAN)
     x = sorted({*np.linspace(low, high, POINTS).round(6).tolist(), here})
     changes: list[list[float]] = [[] for _ in range(n)]
     allowed = [j for j in range(n) if now.allowed[state.position - 1, j]]

@@ -9,7 +9,6 @@ the pen in a matrix is found before a reader finds it.
 from __future__ import annotations
 
 import logging
-import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -42,7 +41,9 @@ __all__ = [
 ]
 
 LARGEST: Final = 1_000_000.0
-"""Numbers lie between −1,000,000 and 1,000,000, as in the forms."""
+"""Numbers lie between −1,000,000 and 1,000,000, in example files and in forms."""
+SMALLEST_EPSILON: Final = 1e-12
+"""ε lies between this and 1: it keeps the root above zero and is no part of the variance."""
 MOST: Final = {"n": 12, "d_model": 16, "h": 8}
 """The largest sizes, so that every matrix still fits on a page."""
 _log: Final = logging.getLogger(__name__)
@@ -312,8 +313,8 @@ class _Reader:
 
     def epsilon(self, value: object) -> float:
         epsilon = self.number(value, "epsilon")
-        if not (epsilon > 0 and math.isfinite(epsilon)):
-            raise self.refuse("epsilon", f"expected a number above 0, found {value}")
+        if not SMALLEST_EPSILON <= epsilon <= 1:
+            raise self.refuse("epsilon", f"expected a number from 1e-12 to 1, found {value}")
         return epsilon
 
     def row(self, value: object, key: str, length: int | None = None) -> Floats:

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from app.chapters.contract import Parsed
 from app.chapters.three_positions import load
-from app.chapters.three_positions_state import (
-    LIMIT,
-    Parameters,
-    read_number,
-    write_number,
-)
+from app.chapters.three_positions_state import Parameters, read_number, write_number
+from app.chapters.worked_example import LARGEST
 
 CHAPTER = load()
 DEFAULT = CHAPTER.languages.default()
@@ -28,7 +24,7 @@ def parse(query: str) -> Parsed[Parameters]:
     return CHAPTER.parse(parse_qsl(query, keep_blank_values=True))
 
 
-numbers = st.floats(-LIMIT, LIMIT, allow_nan=False).map(lambda value: value + 0.0)
+numbers = st.floats(-LARGEST, LARGEST, allow_nan=False).map(lambda value: value + 0.0)
 rows = st.tuples(numbers, numbers, numbers, numbers)
 states = st.builds(
     Parameters,
@@ -66,7 +62,7 @@ def test_a_number_survives_its_text(value: float) -> None:
 @given(st.text())
 def test_no_text_is_an_accident(text: str) -> None:
     value = read_number(text)
-    assert value is None or -LIMIT <= value <= LIMIT
+    assert value is None or -LARGEST <= value <= LARGEST
 
 
 def test_defaults_are_left_out() -> None:

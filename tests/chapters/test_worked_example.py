@@ -177,8 +177,10 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, key: str, reason: 
 @pytest.mark.parametrize(
     ("line", "key", "reason"),
     [
-        ("epsilon = 0", "epsilon", "expected a number above 0"),
-        ("epsilon = -1", "epsilon", "expected a number above 0"),
+        ("epsilon = 0", "epsilon", "expected a number from 1e-12 to 1"),
+        ("epsilon = -1", "epsilon", "expected a number from 1e-12 to 1"),
+        ("epsilon = 1e-13", "epsilon", "expected a number from 1e-12 to 1"),
+        ("epsilon = 2", "epsilon", "expected a number from 1e-12 to 1"),
         ("gamma = [1, 1]", "gamma", "expected 3 numbers, found 2"),
         ("beta = [0, 0, 0, 0]", "beta", "expected 3 numbers, found 4"),
     ],
