@@ -271,9 +271,9 @@ def _candidates(
 ) -> list[tuple[list[int], list[int], list[float]]]:
     """Each sentence's 2 · beam_size likeliest continuations, best first.
 
-    As their parents, tokens and the tokens' log-probabilities. `logits` (rows, ≥ vocab_size) is
-    changed; `totals` (sentences, beam_size) are the running hypotheses' log-probabilities. A large
-    batch is looked at in parts that stay in a core's cache.
+    As their parents, tokens and the tokens' log-probabilities. `logits` is (rows, ≥ vocab_size),
+    `totals` (sentences, beam_size) are the running hypotheses' log-probabilities. A large batch is
+    looked at in parts that stay in a core's cache.
     """
     part = max(1, _ROWS_IN_CACHE // beam_size)
     if logits.device.type != "cpu" or len(totals) <= part:
@@ -289,25 +289,20 @@ def _candidates(
 def _candidates_of(
     logits: Tensor, totals: Tensor, never: Tensor, beam_size: int
 ) -> list[tuple[list[int], list[int], list[float]]]:
-    peak = logits.amax(-1, keepdim=True)
-    log_norm = (logits - peak).exp_().sum(-1, keepdim=True).log_().add_(peak)
-    logits.index_fill_(1, never, -torch.inf)
+    log_probs = logits.log_softmax(-1).index_fill_(1, never, -torch.inf)
     columns = logits.shape[1]
-    offsets = totals.view(-1, 1) - log_norm  # of each row: its past, and its softmax's denominator
     count = min(2 * beam_size, beam_size * columns)
-    norms = log_norm.view(len(totals), -1).tolist()
     results = []
-    for norm, places in zip(norms, largest(logits, offsets, len(totals), count), strict=True):
-        parents, tokens, log_probs = [], [], []
-        for place, logit, total in places:
+    for places in largest(log_probs, totals.view(-1, 1), len(totals), count):
+        parents, tokens, chosen = [], [], []
+        for place, log_prob, total in places:
             if total == -math.inf:  # no hypothesis's continuation, or a token that is never written
                 break
             parent, token = divmod(place, columns)
             parents.append(parent)
             tokens.append(token)
-            # not the difference of two totals, which would add their rounding
-            log_probs.append(logit - norm[parent])
-        results.append((parents, tokens, log_probs))
+            chosen.append(log_prob)
+        results.append((parents, tokens, chosen))
     return results
 
 
@@ -339,36 +334,36 @@ def _next_rows(
 
 
 def largest(
-    logits: Tensor, offsets: Tensor, groups: int, k: int
+    values: Tensor, offsets: Tensor, groups: int, k: int
 ) -> list[list[tuple[int, float, float]]]:
-    """The k largest of `logits + offsets` in each group of rows, largest first.
+    """The k largest of `values + offsets` in each group of rows, largest first.
 
-    Each as its place (counted through the group's rows), its logit, and the sum. `logits` (rows,
+    Each as its place (counted through the group's rows), its value, and the sum. `values` (rows,
     columns), `offsets` (rows, 1). Sorting thousands of columns costs more than computing them did.
     But the k largest lie in the k blocks with the largest maxima, so only those need sorting.
     """
-    columns = logits.shape[1]
+    columns = values.shape[1]
     size = VOCABULARY_BLOCK
-    if columns % size or logits.numel() // groups < 4 * k * size:
+    if columns % size or values.numel() // groups < 4 * k * size:
         size = columns  # one block a row, and all of them
-        chosen = torch.arange(len(logits) // groups, device=logits.device).expand(groups, -1)
-        inside = logits.view(groups, -1, size)
+        chosen = torch.arange(len(values) // groups, device=values.device).expand(groups, -1)
+        inside = values.view(groups, -1, size)
     else:
-        blocks = logits.view(len(logits), -1, size)
+        blocks = values.view(len(values), -1, size)
         maxima = (blocks.amax(-1) + offsets).view(groups, -1)
         chosen = maxima.topk(k, sorted=False).indices  # (groups, k): which blocks
         inside = blocks.view(groups, -1, size).gather(1, chosen[:, :, None].expand(-1, -1, size))
     rows = chosen.div(columns // size, rounding_mode="floor")
     sums = (inside + offsets.view(groups, -1).gather(1, rows)[:, :, None]).view(groups, -1)
-    values, index = sums.topk(k)
+    best, index = sums.topk(k)
     found = inside.view(groups, -1).gather(1, index)
-    lists = (chosen.tolist(), index.tolist(), found.tolist(), values.tolist())
+    lists = (chosen.tolist(), index.tolist(), found.tolist(), best.tolist())
     return [
         [
-            (blocks_of[i // size] * size + i % size, logit, value)
-            for i, logit, value in zip(places, logits_of, values_of, strict=True)
+            (blocks_of[i // size] * size + i % size, value, total)
+            for i, value, total in zip(places, values_of, sums_of, strict=True)
         ]
-        for blocks_of, places, logits_of, values_of in zip(*lists, strict=True)
+        for blocks_of, places, values_of, sums_of in zip(*lists, strict=True)
     ]
 
 

@@ -30,7 +30,7 @@ class Steps(Protocol):
         """Encode `src` (batch, n), padded, and make room for `max_new` tokens."""
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
-        """Logits (rows, ≥ vocab_size), the caller's to change.
+        """Logits (rows, ≥ vocab_size).
 
         Row i continues what row `parents[i]` was with `tokens[i]`; None: each continues itself.
         """
