@@ -2,6 +2,7 @@
 // when, keeps the fields true to the answer, and looks after the focus. Without it every link and the
 // submit button load the whole page in the same state.
 import "./numbers.js";
+import { followInSight } from "./follow.js";
 import { arrangeTables } from "./tables.js";
 
 // What belongs to the reader and not to the answer: what is unfolded, and where Tab enters a table.
@@ -149,36 +150,15 @@ function numbersOf(search) {
 }
 
 let current = numbersOf(location.search);
+const below = followInSight(followers, (panel) => window.htmx.trigger(panel, "refresh"), "300px");
 
 document.addEventListener("htmx:after:history:update", (event) => {
   const numbers = numbersOf(location.search);
   if (numbers === current) return;
   current = numbers;
   const from = event.detail?.sourceElement?.closest?.("[data-panel]");
-  for (const panel of followers()) if (panel !== from) panel.dataset.outdated = "";
-  for (const panel of followers()) if (inSight.has(panel.id)) follow(panel);
+  below.outdateAllBut(from);
 });
-
-// --- Panels below follow when they are in sight ----------------------------------------------------
-
-const inSight = new Set();
-const sight = new IntersectionObserver(
-  (entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (isIntersecting) {
-        inSight.add(target.id);
-        follow(target);
-      } else inSight.delete(target.id);
-    }
-  },
-  { rootMargin: "300px" },
-);
-
-function follow(panel) {
-  if (!("outdated" in panel.dataset)) return;
-  delete panel.dataset.outdated;
-  window.htmx.trigger(panel, "refresh");
-}
 
 // --- Trouble on the line --------------------------------------------------------------------------
 
@@ -194,4 +174,3 @@ document.addEventListener("htmx:error", () => trouble(true));
 // --- Start ----------------------------------------------------------------------------------------
 
 arrangeTables();
-for (const panel of followers()) sight.observe(panel);

@@ -1,6 +1,7 @@
 // The translation chapter: the address is the state. A link to another state and a changed form ask for
 // their own panel; the other panels then follow the address, those in sight first. Without this file
 // every link and every button loads the whole page in the same state.
+import { followInSight } from "./follow.js";
 import "./numbers.js";
 
 const htmx = window.htmx;
@@ -94,33 +95,14 @@ document.addEventListener("htmx:after:swap", (event) => {
 });
 
 let current = location.search;
+const following = followInSight(panels, (panel) => ask(panel, location.search), "400px");
 
 document.addEventListener("htmx:after:history:update", (event) => {
   if (location.search === current) return;
   current = location.search;
   const from = panelOf(event.detail?.sourceElement);
-  for (const panel of panels()) if (panel !== from) panel.dataset.outdated = "";
-  for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
+  following.outdateAllBut(from);
 });
-
-// --- Panels follow when they are in sight ---------------------------------------------------------
-
-const inSight = new Set();
-const sight = new IntersectionObserver(
-  (entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (isIntersecting) {
-        inSight.add(target.id);
-        follow(target);
-      } else inSight.delete(target.id);
-    }
-  },
-  { rootMargin: "400px" },
-);
-
-function follow(panel) {
-  if ("outdated" in panel.dataset) ask(panel, location.search);
-}
 
 // --- While a model is being loaded, ask again now and then ----------------------------------------
 
@@ -132,10 +114,9 @@ function expect() {
   expecting = setTimeout(async () => {
     const ready = await fetch("/readyz").catch(() => null);
     if (ready?.ok) for (const panel of panels()) panel.dataset.outdated = "";
-    for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
+    following.followSeen();
     if (!ready?.ok) expect();
   }, 1500);
 }
 
-for (const panel of panels()) sight.observe(panel);
 expect();
