@@ -39,6 +39,8 @@ class DataTable(_Table):
     vocab_size: Annotated[int, Field(ge=300)] = 8000
     tokenizer: str = ""  # an existing tokenizer.model; trained on the training text when empty
     max_tokens: Annotated[int, Field(ge=2)] = 60  # pairs with a longer side are left out
+    # longer pairs made of two to four, as a share of all pairs, drawn anew each epoch; 0: none
+    join_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     sample_alpha: Annotated[float, Field(ge=0, le=1)] = 0.0  # subword regularisation; 0: none
 
 

@@ -95,6 +95,15 @@ class Ragged:
         """Tokens in each row."""
         return np.diff(self.starts)
 
+    def with_joined(self, rows: Sequence[NDArray[np.int64]]) -> Ragged:
+        """These sequences, then for each of `rows` the sequences it names, end to end as one."""
+        pieces = [self.tokens[self.starts[i] : self.starts[i + 1]] for row in rows for i in row]
+        lengths = [int(self.lengths[row].sum()) for row in rows]
+        return Ragged(
+            np.concatenate([self.tokens, *pieces]),
+            np.concatenate([self.starts, self.starts[-1] + np.cumsum(lengths, dtype=np.int64)]),
+        )
+
     def padded(self, which: NDArray[np.int64], before: int | None, after: int) -> Tensor:
         """(len(which), width) token ids, `before` and `after` around each, padded at the end."""
         lengths = self.lengths[which]
@@ -169,6 +178,28 @@ def encode(
         Ragged.of([target for _, target in kept]),
         len(sources) - len(kept),
     )
+
+
+def join_pairs(data: Encoded, share: float, max_tokens: int, seed: tuple[int, ...]) -> Encoded:
+    """`data` and, for every 1/`share` of its pairs, one longer pair made of two to four of them.
+
+    A model that has only seen single short sentences breaks off in long texts. The parts are drawn
+    by `seed` and stand end to end, in the same order on both sides; what would exceed `max_tokens`
+    on a side is not added.
+    """
+    generator = np.random.default_rng(seed)
+    wanted = round(share * len(data))
+    drawn = generator.integers(0, len(data), size=(wanted, 4))
+    parts = generator.integers(2, 5, size=wanted)
+    chosen = [row[:count] for row, count in zip(drawn, parts, strict=True)]
+
+    def fits(row: NDArray[np.int64]) -> bool:
+        return all(
+            int(side.lengths[row].sum()) <= max_tokens for side in (data.source, data.target)
+        )
+
+    rows = [row for row in chosen if fits(row)]
+    return Encoded(data.source.with_joined(rows), data.target.with_joined(rows), data.too_long)
 
 
 def rounded(length: int) -> int:

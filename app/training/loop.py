@@ -26,6 +26,7 @@ from app.training.data import (
     batches,
     collate,
     encode,
+    join_pairs,
     read_parallel,
 )
 from app.training.evaluation import read_examples
@@ -172,7 +173,7 @@ class Trainer:
 
     # -- data --------------------------------------------------------------------------------
 
-    def _epoch_data(self, epoch: int) -> Encoded:
+    def _segmented(self, epoch: int) -> Encoded:
         """The training text as tokens; drawn anew each epoch when segmentations are sampled."""
         alpha = self.config.data.sample_alpha
         wanted = epoch if alpha else 0
@@ -187,6 +188,14 @@ class Trainer:
             )
             self._encoded = wanted, data
         return self._encoded[1]
+
+    def _epoch_data(self, epoch: int) -> Encoded:
+        """What an epoch goes through: the text's pairs and, if asked for, longer ones of these."""
+        config, data = self.config, self._segmented(epoch)
+        if not config.data.join_share:
+            return data
+        seed = (config.run.seed, epoch)
+        return join_pairs(data, config.data.join_share, config.data.max_tokens, seed)
 
     def _batches(self) -> Iterator[Batch]:
         """Batches from where the run stands, for ever; advances epoch and batch."""
@@ -213,7 +222,7 @@ class Trainer:
     def train(self) -> None:
         """Run up to the configured step; returns early, state saved, after SIGTERM or SIGINT."""
         run = self.config.run
-        data = self._epoch_data(self.position.epoch)
+        data = self._segmented(self.position.epoch)
         self._log(
             {
                 "event": "resume" if self.resumed else "start",

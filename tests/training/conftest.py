@@ -54,6 +54,7 @@ def config(corpus: Path) -> TrainConfig:
                 "dev": str(corpus / "dev.tsv"),
                 "tokenizer": str(corpus / "tokenizer.model"),
                 "max_tokens": 40,
+                "join_share": 0.2,
             },
             "optimiser": {"peak_rate": 3e-3, "warmup_steps": 10},
             "run": {

@@ -16,6 +16,7 @@ from app.training.data import (
     batches,
     collate,
     encode,
+    join_pairs,
     read_parallel,
     rounded,
 )
@@ -75,6 +76,35 @@ def test_sampled_segmentations_repeat_with_their_seed(corpus: Path, tokenizer: T
     once = encode(text, tokenizer, 200, sample_alpha=0.2, seed=1)
     first = once.target.tokens[: once.target.starts[1]].tolist()
     assert tokenizer.decode(first) == text.targets[0]
+
+
+def test_joined_pairs_are_whole_pairs_in_the_same_order_on_both_sides() -> None:
+    """Pair i is i source tokens `10 + i` and one target token `100 + i`: parts stay visible."""
+    data = Encoded(
+        Ragged.of([[10 + i] * i for i in range(1, 9)]), Ragged.of([[100 + i] for i in range(1, 9)])
+    )
+    longer = join_pairs(data, 10.0, max_tokens=12, seed=(1, 0))
+    assert longer.source.tokens[: len(data.source.tokens)].tolist() == data.source.tokens.tolist()
+    added = range(len(data), len(longer))
+    assert 20 < len(added) < 80, "those beyond 12 tokens are left out"
+    seen = set()
+    for row in added:
+        source = longer.source.tokens[longer.source.starts[row] : longer.source.starts[row + 1]]
+        target = longer.target.tokens[longer.target.starts[row] : longer.target.starts[row + 1]]
+        assert source.tolist() == [token - 90 for token in target for _ in range(token - 100)]
+        assert len(source) <= 12
+        seen.add(len(target))
+    assert seen == {2, 3, 4}
+
+
+def test_joined_pairs_follow_their_seed() -> None:
+    data = Encoded(Ragged.of([[i] for i in range(5, 50)]), Ragged.of([[i] for i in range(5, 50)]))
+
+    def draw(*seed: int) -> list[int]:
+        return join_pairs(data, 0.5, 60, seed).source.tokens.tolist()
+
+    assert draw(1, 0) == draw(1, 0)
+    assert len({tuple(draw(s, e)) for s in (1, 2) for e in (0, 1)}) == 4
 
 
 def test_batches_hold_every_pair_once_within_the_budget(corpus: Path, tokenizer: Tokenizer) -> None:
