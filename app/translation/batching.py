@@ -8,6 +8,7 @@ within one decoding step.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections import deque
@@ -17,6 +18,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from app.translation.protocol import Busy, Limits, NotReady
+
+# far longer than torch takes to be imported from a slow disk; then the process may as well abort
+ENDING_SECONDS = 60.0
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -92,7 +96,11 @@ class ModelThread:
         self._thread.start()
 
     def stop(self, timeout: float = 1.0) -> None:
-        """Give every request up; waits `timeout` seconds for the thread to end."""
+        """Give every request up; waits `timeout` seconds for the thread to end.
+
+        What runs may be beyond giving up: the import of torch. The process then waits for it when
+        it ends, since Python would cut the thread off inside C++ code, which aborts the process.
+        """
         with self._changed:
             self._stopping = True
             waiting = list(self._waiting)
@@ -102,6 +110,8 @@ class ModelThread:
             _settle(request.future, NotReady("The server is stopping."))
         if self._thread.is_alive():
             self._thread.join(timeout)
+        if self._thread.is_alive():
+            atexit.register(self._thread.join, ENDING_SECONDS)
 
     @property
     def stopping(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -173,3 +175,31 @@ def test_stopping_gives_everything_up_quickly() -> None:
         waiting.future.result(0)
     with pytest.raises(NotReady):
         thread.submit(gate.request(2))
+
+
+LEAVE_AT_ONCE = """
+import threading, time
+from app.translation.batching import ModelThread, Request
+from app.translation.protocol import Limits
+
+entered = threading.Event()
+
+def load(pieces):
+    entered.set()
+    time.sleep(0.5)
+    print("loaded", flush=True)
+
+thread = ModelThread(Limits())
+thread.start()
+thread.submit(Request(key="load", work=[0], run=load))
+entered.wait()
+thread.stop(timeout=0.01)
+"""
+
+
+def test_the_process_ends_only_once_the_thread_is_out_of_its_work() -> None:
+    """Importing torch cannot be given up, and a thread cut off inside it aborts the process."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVE_AT_ONCE], capture_output=True, text=True, timeout=30
+    )
+    assert (ended.returncode, ended.stdout) == (0, "loaded\n"), ended.stderr
