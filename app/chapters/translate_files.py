@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from app.chapters.translate_answers import Answer
 from app.chapters.translate_compare import WhatChanged, what_changed
+from app.chapters.translate_state import KINDS
 from app.chapters.translate_tokens import label
 from app.translation.protocol import Hypothesis, Interventions, Sentence, Token, Trace, Translation
 
@@ -24,6 +25,7 @@ def translation_json(answer: Answer) -> dict[str, Any]:
         "text": state.text,
         "beam_size": state.beam_size,
         "alpha": state.alpha,
+        "digest": "",
         "translation": "",
         "source_tokens": [],
         "hypotheses": [],
@@ -154,6 +156,21 @@ async def trace_json(trace: Trace, sublayer: str) -> bytes:
         await asyncio.sleep(0)
     parts.append(f'"sublayer":{{"name":{json.dumps(sublayer)},{",".join(vectors)}}}')
     return (",".join(parts) + "}").encode("ascii")
+
+
+def blank_trace_json(model: str, how: Interventions) -> bytes:
+    """The same for a blank text: nothing was computed, so every list is empty."""
+    lists = ("source_tokens", "target_tokens", "predicted", "next_tokens", *KINDS)
+    found: dict[str, Any] = {
+        "model": model,
+        "digest": "",
+        **{name: [] for name in lists},
+        "interventions": interventions_json(how),
+        "log_prob": 0.0,
+        "statistics": {},
+        "sublayer": None,
+    }
+    return json.dumps(found).encode("ascii")
 
 
 def nbest_csv(translation: Translation | None) -> bytes:

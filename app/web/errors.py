@@ -37,13 +37,18 @@ class Refusal(Exception):
     """A request that cannot be answered, with a sentence for whoever sent it."""
 
     def __init__(
-        self, status: int, message: str = "", headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        message: str = "",
+        headers: Mapping[str, str] | None = None,
+        field: str | None = None,
     ) -> None:
-        """`message` never repeats what the request held."""
+        """`message` never repeats what the request held; `field` is what has to be put right."""
         super().__init__(message)
         self.status = status
         self.message = message or _SENTENCES.get(status, HTTPStatus(status).phrase + ".")
         self.headers = dict(headers or {})
+        self.field = field
 
 
 class ClientGone(Exception):
@@ -58,7 +63,7 @@ def as_refusal(error: Exception) -> Refusal:
         case Unavailable():
             return Refusal(503, error.message, {"Retry-After": str(error.retry_after)})
         case BadRequest():
-            return Refusal(422, error.message)
+            return Refusal(422, error.message, field=error.field)
         case ClientGone():
             return Refusal(503, "The request was given up.")
         case HTTPException():
@@ -85,10 +90,9 @@ def refuse(site: Site, form: Form, refusal: Refusal) -> Response:
     """An error as page, fragment, JSON or plain text."""
     headers = {"Cache-Control": "no-store", **refusal.headers}
     if form == "json":
-        body = {
-            "errors": [{"field": None, "index": None, "value": None, "message": refusal.message}]
-        }
-        return json_response(body, refusal.status, headers | {"Access-Control-Allow-Origin": "*"})
+        error = {"field": refusal.field, "index": None, "value": None, "message": refusal.message}
+        headers["Access-Control-Allow-Origin"] = "*"
+        return json_response({"errors": [error]}, refusal.status, headers)
     if form == "text":
         return Response(f"{refusal.message}\n", refusal.status, headers, "text/plain")
     context = {
