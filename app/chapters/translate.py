@@ -6,6 +6,7 @@ sentence that was translated in advance. Nothing is remembered of a reader but t
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
@@ -16,7 +17,7 @@ from typing import Any, Final
 from app.chapters import translate_files as files
 from app.chapters import translate_state as state
 from app.chapters.contract import Download, Event, Panel, Parsed, Problem
-from app.chapters.translate_answers import Answer, Desk, answer
+from app.chapters.translate_answers import Answer, Desk, answer, in_lines
 from app.chapters.translate_attention import figure
 from app.chapters.translate_default import load_default
 from app.chapters.translate_lesson import Lesson
@@ -26,13 +27,17 @@ from app.paths import MODEL_WEIGHTS
 from app.translation.protocol import (
     BadRequest,
     NotReady,
-    Progress,
+    TooLong,
     Trace,
+    Translation,
     Translator,
 )
 from app.translation.sentences import split_sentences
 
 SLUG: Final = "translate"
+
+_LOOK_AGAIN: Final = 0.2
+"""Seconds between two looks at whether a model is loaded."""
 
 
 class Translate:
@@ -100,16 +105,29 @@ class Translate:
 
     async def stream(self, parsed: Parsed[Parameters]) -> AsyncGenerator[Event, None]:
         """The translation while it is being made; `done` says that its panel can be fetched."""
-        parameters = parsed.parameters
-        language = parameters.model.rpartition("-")[2]
-        if not parameters.text:
-            yield Event("live", {"progress": None, "so_far": "", "language": ""})
+        text, options = parsed.parameters.text, parsed.parameters.options
+        usual = {
+            "loading": False,
+            "ahead": 0,
+            "so_far": "",
+            "language": options.model.rpartition("-")[2],
+        }
+        if not text or self.desk.state(options.model) == "failed":
+            yield Event("live", usual)  # the panel says why there is nothing
             return
-        async with aclosing(self.desk.stream(parameters.text, parameters.options)) as items:
+        if self.desk.state(options.model) == "loading" and not self.desk.in_advance(text, options):
+            yield Event("live", usual | {"loading": True})
+            while self.desk.state(options.model) == "loading":
+                await asyncio.sleep(_LOOK_AGAIN)
+        so_far = dict.fromkeys(range(len(split_sentences(text))), "")
+        async with aclosing(self.desk.stream(text, options)) as items:
             async for item in items:
-                progress = item if isinstance(item, Progress) else None
-                so_far = joined(item.tokens) if isinstance(item, Progress) else item.translation
-                yield Event("live", {"progress": progress, "so_far": so_far, "language": language})
+                if isinstance(item, Translation):
+                    yield Event("live", usual | {"so_far": item.translation})
+                    continue
+                so_far[item.sentence] = joined(item.tokens)
+                written = in_lines(text, so_far.values())
+                yield Event("live", usual | {"ahead": item.waiting, "so_far": written})
 
     async def _answered(self, parameters: Parameters) -> Answer:
         found = await self.calculate(parameters)
@@ -120,11 +138,10 @@ class Translate:
             raise NotReady
         return found
 
-    async def _looked_into(self, parameters: Parameters) -> Trace:
+    async def _looked_into(self, parameters: Parameters) -> Trace | None:
+        """The pass that the state looks at; None for a blank text."""
         found = await self._answered(parameters)
-        if found.trace is None:
-            if not found.state.text:
-                raise BadRequest("text", "There is nothing to look into without a text.")
+        if found.trace is None and found.state.text:
             raise NotReady
         return found.comparison.after if found.comparison else found.trace
 
@@ -136,10 +153,15 @@ class Translate:
 
     async def _trace(self, parameters: Parameters) -> bytes:
         trace = await self._looked_into(parameters)
+        if trace is None:
+            return files.blank_trace_json(parameters.model, parameters.interventions)
         return await files.trace_json(trace, parameters.sublayer or last_sublayer(trace))
 
     async def _figure(self, parameters: Parameters) -> bytes:
-        return figure(await self._looked_into(parameters)).encode("utf-8", "replace")
+        trace = await self._looked_into(parameters)
+        if trace is None:
+            raise BadRequest("text", "There is nothing to draw without a text.")
+        return figure(trace).encode("utf-8", "replace")
 
     def _check(self, parameters: Parameters) -> tuple[Problem, ...]:
         """What the chosen model cannot do, as far as it is there to be asked."""
@@ -191,17 +213,19 @@ class Translate:
         return [Problem("to", None, parameters.to, message)]
 
     def _check_tokens(self, parameters: Parameters) -> list[Problem]:
-        try:
-            for sentence in split_sentences(parameters.text):
+        for sentence in split_sentences(parameters.text):
+            try:
                 found = len(self.desk.tokenize(parameters.model, sentence)) + 1
-                if found > self.desk.limits.tokens:
-                    message = (
-                        f"One sentence makes {found} tokens; at most {self.desk.limits.tokens} are "
-                        "translated at once. Shorten it, or split it with full stops."
-                    )
-                    return [Problem("text", None, sentence[:60], message)]
-        except BadRequest as error:
-            return [Problem("text", None, parameters.text[:60], error.message)]
+            except TooLong as error:
+                found = error.found + 1
+            except BadRequest as error:
+                return [Problem("text", None, sentence[:60], error.message)]
+            if found > self.desk.limits.tokens:
+                message = (
+                    f"One sentence makes {found} tokens; at most {self.desk.limits.tokens} are "
+                    "translated at once. Shorten it, or split it with full stops."
+                )
+                return [Problem("text", None, sentence[:60], message)]
         return []
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast
+from itertools import islice
+from typing import Any, Final, Literal, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from app.chapters.translate_state import MODELS, Parameters
@@ -31,6 +32,7 @@ from app.translation.protocol import (
     Translation,
     Translator,
 )
+from app.translation.sentences import split_sentences
 
 T = TypeVar("T")
 
@@ -111,9 +113,9 @@ class Desk:
         )
         return (*found, *absent)
 
-    def ready(self, model: str) -> bool:
-        """Whether `model` can answer now."""
-        return any(info.name == model and info.state == "ready" for info in self.models)
+    def state(self, model: str) -> Literal["loading", "ready", "failed"]:
+        """Whether `model` can answer now, later or never."""
+        return next((info.state for info in self.models if info.name == model), "failed")
 
     def tokenize(self, model: str, text: str) -> tuple[Token, ...]:
         """See `Translator.tokenize`."""
@@ -127,31 +129,37 @@ class Desk:
 
     async def translate(self, text: str, options: Options) -> tuple[Translation, bool]:
         """The translation, and whether it is the precomputed one because the model is not there."""
-        done = self.precomputed
-        if (
-            done is not None
-            and not self.ready(options.model)
-            and (text, options) == (done.text, PRECOMPUTED)
-        ):
+        if (done := self.in_advance(text, options)) is not None:
             return done, True
-        key = (text, options)
-        return await self._once(
-            "translation", key, lambda: self._ask.translate(text, options)
-        ), False
+
+        async def ask() -> Translation:
+            return with_lines(await self._ask.translate(text, options))
+
+        return await self._once("translation", (text, options), ask), False
+
+    def in_advance(self, text: str, options: Options) -> Translation | None:
+        """The precomputed translation, where it is asked for and no model is there to make it."""
+        done = self.precomputed
+        if done is None or (text, options) != (done.text, PRECOMPUTED):
+            return None
+        return done if self.state(options.model) != "ready" else None
 
     async def stream(
         self, text: str, options: Options
     ) -> AsyncGenerator[Progress | Translation, None]:
         """The same with progress; what it ends with is kept."""
-        kept = self._kept["translation"].get((text, options))
-        if kept is not None:
-            yield kept
+        done = self.in_advance(text, options) or self._kept["translation"].get((text, options))
+        if done is not None:
+            yield done
             return
         async with aclosing(self._ask.stream(text, options)) as items:
             async for item in items:
                 if isinstance(item, Translation):
-                    self._keep("translation", (text, options), item)
-                yield item
+                    done = with_lines(item)
+                    self._keep("translation", (text, options), done)
+                    yield done
+                else:
+                    yield item
 
     async def trace(
         self, model: str, source: tuple[int, ...], target: tuple[int, ...], how: Interventions
@@ -210,6 +218,23 @@ class Desk:
         kept[key] = found
         if len(kept) > _KEPT[kind]:
             kept.popitem(last=False)
+
+
+def with_lines(translation: Translation) -> Translation:
+    """The translation with the line breaks of its text."""
+    best = (sentence.hypotheses[0].text for sentence in translation.sentences)
+    return replace(translation, translation=in_lines(translation.text, best))
+
+
+def in_lines(text: str, sentences: Iterable[str]) -> str:
+    r"""Translations of a text's sentences, in the lines of the text.
+
+    >>> in_lines("One. Two.\n\nThree.", ["Eins.", "Zwei.", "Drei."])
+    'Eins. Zwei.\n\nDrei.'
+    """
+    rest = iter(sentences)
+    lines = (islice(rest, len(split_sentences(line))) for line in text.splitlines())
+    return "\n".join(" ".join(filter(None, line)) for line in lines).strip("\n")
 
 
 PRECOMPUTED: Final = Options(history=True)

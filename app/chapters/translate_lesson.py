@@ -84,7 +84,8 @@ class Lesson:
             for name, text in texts.items()
             if text != usual[name] and name not in own and name not in left
         ]
-        return [*found, ("valid", state.valid_field(self.state))]
+        valid = state.valid_field(self.state)
+        return found if valid is None else [*found, ("valid", valid)]
 
     def problems(self, *names: str) -> list[Problem]:
         """What was refused of some fields."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qsl, quote
 
@@ -127,10 +127,10 @@ def write(parameters: Parameters) -> str:
     )
 
 
-def valid_field(parameters: Parameters) -> str:
-    """What a form remembers as the last valid state; nothing where that would be too long."""
+def valid_field(parameters: Parameters) -> str | None:
+    """What a form remembers as the last valid state; None where that would be too long."""
     query = write(parameters)
-    return query if len(query) <= _LONGEST_VALID else ""
+    return query if len(query) <= _LONGEST_VALID else None
 
 
 def as_text(parameters: Parameters) -> dict[str, str]:
@@ -162,18 +162,23 @@ def parse(
     """Understand decoded pairs; never raises. `check` says what else is wrong with what was read.
 
     Of several values for a field that takes one, the last counts. If anything is refused, the
-    parameters are those of the hidden field `valid` (the last accepted query); without one, the
-    refused fields keep their defaults.
+    parameters are those of the hidden field `valid` (the last accepted query); without one, they
+    are what was accepted, and the refused fields have their defaults.
     """
     reader = _Reader(query, limits, models)
     problems = (*reader.problems, *check(reader.parameters))
     if not problems:
         return Parsed(reader.parameters, (), reader.typed)
-    try:
-        pairs = parse_qsl((reader.last("valid") or "")[:4000], keep_blank_values=True)
-    except ValueError:
-        pairs = []
-    parameters = _Reader([pair for pair in pairs if pair[0] != "valid"], limits, models).parameters
+    valid = reader.last("valid")
+    if valid is None:
+        usual = {problem.field: getattr(DEFAULT, problem.field) for problem in problems}
+        parameters = replace(reader.parameters, **usual)
+    else:
+        try:
+            pairs = parse_qsl(valid[:4000], keep_blank_values=True)
+        except ValueError:
+            pairs = []
+        parameters = _Reader(pairs, limits, models).parameters
     if check(parameters):
         parameters = DEFAULT
     return Parsed(parameters, problems, reader.typed)
