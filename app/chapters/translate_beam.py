@@ -109,7 +109,7 @@ def draw(columns: Sequence[Sequence[Node]]) -> Markup:
     for step, nodes in enumerate(columns):
         x = _LEFT + step * _WIDE
         boxes.append(
-            Markup('<text class="soft" x="{}" y="14" text-anchor="middle">{}</text>').format(
+            Markup('<text class="soft" x="{}" y="14" text-anchor="middle">step {}</text>').format(
                 x + _BOX / 2, step + 1
             )
         )

@@ -38,6 +38,16 @@ class Position(NamedTuple):
     best: list[Choice]
 
 
+class Strip(NamedTuple):
+    """A vector as a picture, and the ends of its axes."""
+
+    svg: Markup
+    top: str
+    bottom: str
+    size: int
+    """How many coordinates."""
+
+
 class Vector(NamedTuple):
     """One position's numbers in one sub-layer."""
 
@@ -49,8 +59,8 @@ class Vector(NamedTuple):
     deviation: float
     largest: float
     """The largest size among the coordinates of the residual sum."""
-    before: Markup
-    after: Markup
+    before: Strip
+    after: Strip
     rows: list[tuple[int, str, str, str, str]]
     """Coordinate, Sublayer(x), residual sum, normalised, LayerNorm; filled on demand."""
 
@@ -87,15 +97,15 @@ def percent(probability: float) -> str:
     """A probability as a reader takes it in.
 
     >>> percent(0.1234), percent(0.00001), percent(1.0), percent(0.99999)
-    ('12.3 %', '<0.1 %', '100 %', '>99.9 %')
+    ('12.3%', '<0.1%', '100%', '>99.9%')
     """
     if probability == 1 or probability == 0:
-        return f"{probability:.0%}".replace("%", " %")
+        return f"{probability:.0%}"
     if probability < 0.0005:
-        return "<0.1 %"
+        return "<0.1%"
     if probability > 0.9995:
-        return ">99.9 %"
-    return f"{probability * 100:.1f} %"
+        return ">99.9%"
+    return f"{probability:.1%}"
 
 
 def names(trace: Trace) -> list[tuple[str, str]]:
@@ -144,21 +154,22 @@ def vector(trace: Trace, name: str, position: int, *, numbers: bool) -> Vector:
     )
 
 
-def strip(values: Array, mean: float, deviation: float) -> Markup:
+def strip(values: Array, mean: float, deviation: float) -> Strip:
     """A vector as a strip of bars from zero, with its mean and one deviation to either side."""
     n = len(values)
     top = max(float(np.abs(values).max()), abs(mean) + deviation, 1e-9)
-    scale = 48 / top
+    scale = 50 / top
 
     def y(value: float) -> str:
         return f"{50 - value * scale:.0f}"
 
     bars = "".join(f"M{i} 50V{y(value)}" for i, value in enumerate(values.tolist()))
-    return Markup(
+    svg = Markup(
         '<svg class="strip" viewBox="-.5 0 {n} 100" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="band" x="-.5" width="{n}" y="{high}" height="{tall:.1f}"/>'
         '<path class="bars" d="{bars}"/><path class="mean" d="M-1 {mid}H{n}"/></svg>'
     ).format(n=n, high=y(mean + deviation), tall=2 * deviation * scale, bars=bars, mid=y(mean))
+    return Strip(svg, short(top), short(-top), n)
 
 
 def _from_one(name: str) -> str:

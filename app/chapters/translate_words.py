@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
+
 from app.paper.schedule import WARMUP_STEPS, peak
 from app.paper.tables import BASE
 from app.translation.protocol import ModelInfo
@@ -27,6 +29,11 @@ EXAMPLES: Final = (
 PAPER_VOCABULARY: Final = {"German": "about 37,000 byte pairs", "French": "32,000 word pieces"}
 PAPER_TEXT: Final = {"German": "4.5 million", "French": "36 million"}
 """Sentence pairs of WMT 2014 (§5.1)."""
+
+
+_WIDTH: Final = Markup("Width <i>d</i><sub>model</sub>")
+_HEADS: Final = Markup("Heads <i>h</i>")
+_INNER: Final = Markup("Inner width <i>d</i><sub>ff</sub>")
 
 
 class Difference(NamedTuple):
@@ -72,9 +79,9 @@ def differences(info: ModelInfo | None, recipe: Recipe) -> list[Difference]:
             f"{BASE.N} encoder, {BASE.N} decoder",
             "§3.1",
         ),
-        Difference("Width d_model", str(info.d_model), str(BASE.d_model), "Table 3"),
-        Difference("Heads h", str(info.h), str(BASE.h), "Table 3"),
-        Difference("Inner width d_ff", f"{info.d_ff:,}", f"{BASE.d_ff:,}", "Table 3"),
+        Difference(_WIDTH, str(info.d_model), str(BASE.d_model), "Table 3"),
+        Difference(_HEADS, str(info.h), str(BASE.h), "Table 3"),
+        Difference(_INNER, f"{info.d_ff:,}", f"{BASE.d_ff:,}", "Table 3"),
         Difference(
             "Parameters",
             f"{info.parameters / 1e6:.1f} million",

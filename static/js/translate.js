@@ -9,8 +9,8 @@ const htmx = window.htmx;
 htmx.config.morphIgnore.push("open");
 
 const plain = (event) => event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
-const panels = () => document.querySelectorAll("[data-panel]");
-const panelOf = (element) => element?.closest?.("[data-panel]");
+const panels = () => document.querySelectorAll("[data-source]");
+const panelOf = (element) => element?.closest?.("[data-source]");
 
 // --- Asking for a panel ---------------------------------------------------------------------------
 
@@ -25,7 +25,13 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-go]");
   if (!link || !plain(event)) return;
   event.preventDefault();
-  const target = document.getElementById(link.hash.slice(1)) ?? panelOf(link);
+  const target = document.getElementById(link.hash.slice(1));
+  if (!target) {
+    // An embed has one panel: the lesson has the others.
+    const lesson = document.querySelector(".embed-footer a");
+    window.open(lesson.pathname + link.search + link.hash, "_blank", "noopener");
+    return;
+  }
   ask(target, link.search);
   if (target !== panelOf(link)) target.scrollIntoView({ block: "start" });
 });
@@ -61,14 +67,25 @@ document.addEventListener("keydown", (event) => {
 
 // --- Trouble on the line ---------------------------------------------------------------------------
 
-document.addEventListener("htmx:error", (event) => {
-  const panel = panelOf(event.detail?.ctx?.sourceElement ?? event.target);
+function tell(panel, words) {
   const trouble = panel?.querySelector(".trouble");
-  if (!trouble || event.detail?.error?.name === "AbortError") return;
+  if (!trouble) return;
   const notice = document.createElement("p");
   notice.className = "notice";
-  notice.textContent = "The server did not answer. Change something or try again.";
+  notice.textContent = words;
   trouble.replaceChildren(notice);
+}
+
+document.addEventListener("htmx:error", (event) => {
+  if (event.detail?.error?.name === "AbortError") return;
+  const panel = panelOf(event.detail?.ctx?.sourceElement ?? event.target);
+  tell(panel, "The server did not answer. Change something or try again.");
+});
+
+document.addEventListener("htmx:sse:error", (event) => {
+  const panel = panelOf(event.target);
+  panel?.querySelector(".caret")?.remove();
+  tell(panel, "The connection broke before the translation was finished. Press Translate to try again.");
 });
 
 // --- After an answer ------------------------------------------------------------------------------
@@ -95,7 +112,14 @@ document.addEventListener("htmx:after:swap", (event) => {
 });
 
 let current = location.search;
-const following = followInSight(panels, (panel) => ask(panel, location.search), "400px");
+const following = followInSight(panels, follow, "400px");
+
+function follow(panel) {
+  // Whoever is writing keeps what they wrote: the end of a stream asks anyway, and what was refused
+  // is theirs to put right.
+  if (panel.querySelector("form.htmx-request, [aria-invalid]")) return;
+  ask(panel, location.search);
+}
 
 document.addEventListener("htmx:after:history:update", (event) => {
   if (location.search === current) return;
@@ -110,12 +134,12 @@ let expecting = 0;
 
 function expect() {
   clearTimeout(expecting);
-  if (!document.querySelector("[data-waiting]")) return;
+  const waiting = panelOf(document.querySelector("[data-waiting]"));
+  if (!waiting) return;
   expecting = setTimeout(async () => {
-    const ready = await fetch("/readyz").catch(() => null);
-    if (ready?.ok) for (const panel of panels()) panel.dataset.outdated = "";
-    following.followSeen();
-    if (!ready?.ok) expect();
+    const answer = await fetch(waiting.dataset.source + location.search).catch(() => null);
+    if (answer?.ok && !(await answer.text()).includes("data-waiting")) following.outdateAllBut(null);
+    else expect();
   }, 1500);
 }
 
