@@ -48,6 +48,12 @@ ROLES: Final = {"Q": "query", "K": "key", "V": "value", "weights": "weight"}
 """The colour of what a number was made of."""
 
 
+OF_THE_CHAPTERS_OWN: Final = frozenset(
+    {"calculate.py", "example.toml", "states.json", "states.csv"}
+)
+"""Files that only the chapter's own worked example has."""
+
+
 def matrix_of(address: str) -> str:
     """The name of the matrix in an address.
 
@@ -323,23 +329,35 @@ class Lesson:
         return draw_inputs(self.now, self.then, self.marks)
 
     @cached_property
-    def both_scalings(self) -> list[tuple[str, str, list[tuple[str, str]]]]:
-        """The selected position's weights in head 1, divided and not: name, query, cells."""
+    def both_scalings(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The selected position's weights in head 1, divided and not: name, and each weight's
+        query, open, with its text.
+        """
         rows = []
+        row = f"head1.weights.{self.state.position}"
         for name, scaled in (("divided", True), ("not divided", False)):
-            state = replace(self.state, scaled=scaled, show="")
+            state = replace(self.state, scaled=scaled)
             weights = self.language.calculate(state).heads[0].weights[state.position - 1].tolist()
             cells = [
-                (f"head1.weights.{state.position}.{place}", short(weight))
+                (self._languages.write(replace(state, show=f"{row}.{place}")), short(weight))
                 for place, weight in enumerate(weights, start=1)
             ]
-            rows.append((name, self._languages.write(state), cells))
+            rows.append((name, cells))
         return rows
+
+    def opened(self, address: str) -> str:
+        """The query of this state with that number open."""
+        return self._query(show=address)
 
     @cached_property
     def files(self) -> list[tuple[str, str]]:
-        """Address and title of every download, for this state."""
-        return [(self._download(name), title) for name, title in self._files]
+        """Address and title of every download that is about this state and its worked example."""
+        own = self.state.example == self._languages.first
+        return [
+            (self._download(name), title)
+            for name, title in self._files
+            if own or name.rpartition("/")[2] not in OF_THE_CHAPTERS_OWN
+        ]
 
     @cached_property
     def plot(self) -> str:

@@ -6,6 +6,7 @@ complete without scripts, and as a description that Plotly draws, to be read poi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -14,14 +15,13 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from app.chapters.calculation import Calculation
-from app.chapters.numbers import short
+from app.chapters.numbers import inline, short
 from app.chapters.three_positions_state import Parameters
 from app.chapters.worked_example import LARGEST
 
 POINTS: Final = 41
 SPAN: Final = 4.0
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_SUBSCRIPTS: Final = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SVG_DASHES: Final = ("", "7 4", "2 4", "7 4 2 4", "11 4", "11 4 2 4")
 
 
@@ -49,8 +49,8 @@ class Sweep(NamedTuple):
     x: tuple[float, ...]
     here: float
     """Where the state itself is."""
-    name: str
-    """What moves: `x₃,₁`."""
+    name: Markup
+    """What moves, in HTML that Plotly understands as well: `x<sub>3,1</sub>`."""
     charts: tuple[Chart, Chart]
 
 
@@ -90,7 +90,7 @@ def sweep(
             for j, line in zip(allowed, weights, strict=True)
         ),
     )
-    return Sweep(tuple(x), here, f"x{str(n).translate(_SUBSCRIPTS)},₁", (notices, shares))
+    return Sweep(tuple(x), here, Markup(f"x<sub>{n},1</sub>"), (notices, shares))
 
 
 def figure(found: Sweep) -> str:
@@ -135,27 +135,40 @@ def figure(found: Sweep) -> str:
     return str(drawn.to_json())
 
 
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high` for an axis: three to six of them.
+
+    >>> ticks(0, 2.527), ticks(-4, 6), ticks(0, 1)
+    ([0.0, 1.0, 2.0], [-4.0, -2.0, 0.0, 2.0, 4.0, 6.0], [0.0, 0.5, 1.0])
+    """
+    power = 10.0 ** math.floor(math.log10(high - low))
+    step = next(step for step in (5, 2, 1, 0.5, 0.2) if (high - low) / (step * power) >= 2) * power
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
+
+
 def drawing(found: Sweep, chart: Chart, prefix: str = "") -> Markup:
     """One chart as an `svg` element, with its curves named at their ends."""
-    width, height, left, right, top, bottom = 460, 250, 46, 70, 12, 34
+    width, height, left, right, top, bottom = 460, 250, 46, 96, 12, 34
     low, high = found.x[0], found.x[-1]
-    most = max(1e-9, *(max(line.values) for line in chart.lines))
-    most = 1.0 if chart is found.charts[1] else most * 1.05
+    most = 1.0
+    if chart is found.charts[0]:
+        most = max(1e-9, *(max(line.values) for line in chart.lines)) * 1.05
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = left + (x - low) / ((high - low) or 1) * (width - left - right)
         return across, top + (1 - y / most) * (height - top - bottom)
 
     out = []
-    for value in (0.0, most / 2, most):
+    for value in ticks(0.0, most):
         _, y = place(low, value)
         out.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
         out.append(f'<text class="soft" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">')
-        out.append(f"{short(value)}</text>")
-    for value in (low, (low + high) / 2, high):
+        out.append(f"{inline(value)}</text>")
+    for value in ticks(low, high):
         x, y = place(value, 0)
-        out.append(f'<text class="soft" x="{x:.1f}" y="{y + 17:.1f}" text-anchor="middle">')
-        out.append(f"{f'{value:.7g}'.replace('-', '−')}</text>")
+        out.append(f'<text class="soft" x="{x:.1f}" y="{y + 19:.1f}" text-anchor="middle">')
+        out.append(f"{inline(value)}</text>")
     x, y = place(found.here, 0)
     out.append(f'<path class="now" d="M{x:.1f} {top}V{y:.1f}"/>')
     taken: list[float] = []
@@ -166,7 +179,7 @@ def drawing(found: Sweep, chart: Chart, prefix: str = "") -> Markup:
         style = f' stroke-dasharray="{dash}"' if dash else ""
         out.append(f'<path class="curve {line.kind}" d="M{path}"{style}/>')
         end = points[-1][1] + 4
-        while any(abs(end - other) < 13 for other in taken):
+        while any(abs(end - other) < 16 for other in taken):
             end -= 1
         taken.append(end)
         out.append(f'<text class="{line.kind}" x="{width - right + 6}" y="{end:.1f}">')

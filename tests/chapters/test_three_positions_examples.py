@@ -15,7 +15,7 @@ from app.chapters.worked_example import WorkedExampleError
 from app.main import create_app
 from app.paths import WORKED_EXAMPLES
 from app.settings import Settings
-from tests.web.html import assert_clean
+from tests.web.html import assert_clean, read
 
 OWN = (WORKED_EXAMPLES / "three_positions" / "example.toml").read_text(encoding="utf-8")
 
@@ -97,6 +97,24 @@ def test_the_words_about_an_example_are_about_its_own_sizes(folder: Path) -> Non
     text = client.get("/chapters/three-positions/panels/bench?example=other").text
     assert "four coordinates" not in text
     assert "Other &lt;sizes&gt; &amp; 3 heads" in text
+
+
+def test_files_are_offered_for_the_example_that_is_shown(folder: Path) -> None:
+    """The script and the 24 states are about the chapter's own."""
+    add(folder, "other", other(4, 6, 3))
+    client = TestClient(create_app(Settings(), chapters=[load(folder)]), base_url="http://a")
+
+    def files(query: str) -> dict[str, str]:
+        links = read(client.get(f"/chapters/three-positions/panels/bench{query}").text).all("a")
+        addresses = [link.attributes["href"] for link in links if "download" in link.attributes]
+        return {address.partition("?")[0].rpartition("/")[2]: address for address in addresses}
+
+    own = files("")
+    assert {"calculate.py", "states.json", "states.csv", "example.toml", "state.json"} <= set(own)
+    others = files("?example=other")
+    assert set(own) - set(others) == {"calculate.py", "states.json", "states.csv", "example.toml"}
+    assert all("example=other" in address for address in others.values())
+    assert client.get(others["state.json"]).json()["inputs"]["example"] == "other"
 
 
 def test_a_last_state_of_another_example_does_no_harm(folder: Path) -> None:
