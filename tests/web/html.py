@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -91,9 +92,9 @@ def assert_clean(text: str, answer: Any = None) -> Document:
         for name in ("href", "src", "action"):
             value = element.attributes.get(name, "").strip().lower()
             assert not value.startswith(("javascript:", "data:text")), where
-    twice = {name for name in document.ids if document.ids.count(name) > 1}
-    assert not twice, f"ids used twice: {sorted(twice)[:5]}"
-    known = set(document.ids)
+    known = Counter(document.ids)
+    twice = sorted(name for name, count in known.items() if count > 1)
+    assert not twice, f"ids used twice: {twice[:5]}"
     for element in document.elements:
         for name in ("for", "aria-labelledby", "aria-describedby", "aria-controls", "headers"):
             for target in element.attributes.get(name, "").split():
