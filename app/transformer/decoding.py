@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from app.transformer.config import TransformerConfig
-from app.transformer.prepared import VOCABULARY_BLOCK
+from app.transformer.prepared import FULL_VECTOR, VOCABULARY_BLOCK
 from app.transformer.steps import Steps
 
 
@@ -92,9 +92,6 @@ class Found:
 
 
 _ROWS_IN_CACHE = 32  # rows of logits that are looked at together: 1 MB for 8,000 tokens
-
-# a batch's sources are at least so long: torch's softmax over fewer columns takes ten times as long
-_FULL_VECTOR = 16
 
 # called after each step with the sentence's number in the batch and its likeliest tokens so far;
 # False gives the sentence up
@@ -326,11 +323,8 @@ def _next_rows(
             tokens.append(filler)
             parents.append(first)
             totals.append(-math.inf)
-    return (
-        torch.tensor(tokens, device=device),
-        torch.tensor(parents, device=device),
-        torch.tensor(totals, device=device).view(-1, beam_size),
-    )
+    steps = torch.tensor([tokens, parents], device=device)
+    return steps[0], steps[1], torch.tensor(totals, device=device).view(-1, beam_size)
 
 
 def largest(
@@ -343,19 +337,18 @@ def largest(
     But the k largest lie in the k blocks with the largest maxima, so only those need sorting.
     """
     columns = values.shape[1]
-    size = VOCABULARY_BLOCK
-    if columns % size or values.numel() // groups < 4 * k * size:
-        size = columns  # one block a row, and all of them
-        chosen = torch.arange(len(values) // groups, device=values.device).expand(groups, -1)
-        inside = values.view(groups, -1, size)
-    else:
-        blocks = values.view(len(values), -1, size)
-        maxima = (blocks.amax(-1) + offsets).view(groups, -1)
-        chosen = maxima.topk(k, sorted=False).indices  # (groups, k): which blocks
-        inside = blocks.view(groups, -1, size).gather(1, chosen[:, :, None].expand(-1, -1, size))
-    rows = chosen.div(columns // size, rounding_mode="floor")
-    sums = (inside + offsets.view(groups, -1).gather(1, rows)[:, :, None]).view(groups, -1)
-    best, index = sums.topk(k)
+    size = columns if columns % VOCABULARY_BLOCK else VOCABULARY_BLOCK
+    per_row = columns // size
+    blocks = values.view(-1, size)
+    maxima = blocks.amax(-1).view(-1, per_row).add_(offsets).view(groups, -1)
+    chosen = maxima.topk(min(k, maxima.shape[1]), sorted=False).indices  # (groups, k): which blocks
+    flat = chosen
+    if groups > 1:
+        flat = chosen + torch.arange(0, len(blocks), maxima.shape[1], device=values.device)[:, None]
+    flat = flat.view(-1)
+    inside = blocks.index_select(0, flat)
+    sums = inside + offsets.index_select(0, flat.div(per_row, rounding_mode="floor"))
+    best, index = sums.view(groups, -1).topk(k)
     found = inside.view(groups, -1).gather(1, index)
     lists = (chosen.tolist(), index.tolist(), found.tolist(), best.tolist())
     return [
@@ -370,5 +363,5 @@ def largest(
 def _padded(sources: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     n = max(map(len, sources))
     if len(sources) > 1:
-        n = max(n, _FULL_VECTOR)
+        n = max(n, FULL_VECTOR)
     return torch.tensor([[*source, *[pad_id] * (n - len(source))] for source in sources])

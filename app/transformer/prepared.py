@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -38,16 +38,18 @@ Precision = Literal["float32", "bfloat16"]
 Linear = Callable[[Tensor], Tensor]  # (rows, d_in) → (rows, d_out), both float32
 
 VOCABULARY_BLOCK = 64  # logits come in whole blocks, see decoding.largest
+# a softmax is over at least so many columns: over fewer, torch's takes several times as long
+FULL_VECTOR = 16
 
 
-def linear(weight: Tensor, bias: Tensor, precision: Precision) -> Linear:
+def linear(weight: Tensor, bias: Tensor | None, precision: Precision) -> Linear:
     """The function x W^T + b, with W (d_out, d_in) laid out once.
 
     In bfloat16 the products' factors are rounded to it; sums and results stay float32 or come back
     to it.
     """
     if precision == "float32":
-        return _float32_product(weight.float(), bias.float())
+        return _float32_product(weight.float(), None if bias is None else bias.float())
     product = _bfloat16_product(weight, bias, "none")
     return lambda x: product(x.bfloat16()).float()
 
@@ -65,7 +67,7 @@ def feed_forward(module: FeedForward, precision: Precision) -> Linear:
     return lambda x: second(first(x.bfloat16())).float()
 
 
-def _float32_product(weight: Tensor, bias: Tensor) -> Linear:
+def _float32_product(weight: Tensor, bias: Tensor | None) -> Linear:
     """Read half as many bytes where nothing is lost by it.
 
     A checkpoint's weights are float16 numbers. FBGEMM reads them as such and calculates in float32:
@@ -84,13 +86,15 @@ def _float32_product(weight: Tensor, bias: Tensor) -> Linear:
         except (AttributeError, RuntimeError):
             pass
     transposed = weight.t().contiguous()
+    if bias is None:
+        return lambda x: torch.mm(x, transposed)
     return lambda x: torch.addmm(bias, x, transposed)
 
 
 def _bfloat16_product(
-    weight: Tensor, bias: Tensor, then: Literal["none", "relu", "swish"]
+    weight: Tensor, bias: Tensor | None, then: Literal["none", "relu", "swish"]
 ) -> Linear:
-    weight, bias = weight.bfloat16(), bias.bfloat16()
+    weight, bias = weight.bfloat16(), None if bias is None else bias.bfloat16()
     if weight.device.type == "cpu" and _has_packed_bfloat16():
         packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
         pointwise = torch.ops.mkldnn._linear_pointwise
@@ -131,7 +135,8 @@ class SelfAttention:
 
     def __init__(self, module: MultiHeadAttention, precision: Precision) -> None:
         self.h = module.h
-        self.scale = 1 / math.sqrt(module.W_Q.weight.shape[0] // module.h)
+        self.d_k = module.W_Q.weight.shape[0] // module.h
+        self.scale = 1 / math.sqrt(self.d_k)
         q, k, v = module.W_Q, module.W_K, module.W_V
         self.qkv = linear(
             torch.cat([q.weight.float(), k.weight.float(), v.weight.float()]),
@@ -142,56 +147,77 @@ class SelfAttention:
 
 
 class CrossAttention:
-    """Cross-attention before its memory is known; `over` is the step that makes it known."""
+    """One layer's queries and outputs over a memory."""
 
     def __init__(self, module: MultiHeadAttention, precision: Precision) -> None:
-        self.h = h = module.h
-        d_model = module.W_Q.weight.shape[0]
-        self.d_k = d_k = d_model // h
-        self.scale = 1 / math.sqrt(d_k)
-        k, v = module.W_K, module.W_V
+        self.h = module.h
+        self.d_k = module.W_Q.weight.shape[0] // module.h
+        self.scale = 1 / math.sqrt(self.d_k)
         self.query = linear(module.W_Q.weight, module.W_Q.bias, precision)
+        self.output = linear(module.W_O.weight, module.W_O.bias, precision)
+
+
+class CrossAttentions:
+    """All layers' cross-attention; `over` makes their memory known, to all of them in one go."""
+
+    def __init__(self, modules: Sequence[MultiHeadAttention], precision: Precision) -> None:
+        self.layers = [CrossAttention(module, precision) for module in modules]
+        projections = [part for module in modules for part in (module.W_K, module.W_V)]
         self.kv = linear(
-            torch.cat([k.weight.float(), v.weight.float()]),
-            torch.cat([k.bias.float(), v.bias.float()]),
+            torch.cat([part.weight.float() for part in projections]),
+            torch.cat([part.bias.float() for part in projections]),
             precision,
         )
-        self.output = linear(module.W_O.weight, module.W_O.bias, precision)
-        # for folding: (h, d_model, d_k), (h, 1, d_k) and (h, d_k, d_model)
-        W_Q = module.W_Q.weight.float() * self.scale
-        self.W_Q = W_Q.view(h, d_k, d_model).transpose(1, 2).contiguous()
-        self.b_Q = (module.W_Q.bias.float() * self.scale).view(h, 1, d_k)
-        self.W_O = module.W_O.weight.float().t().reshape(h, d_k, d_model).contiguous()
-        # a head's weights sum to 1: h-th parts of b_O on every value add up to b_O
-        self.b_O = module.W_O.bias.float() / h
+        # for folding, over all layers' heads: b_Q is W_Q's last row, and since a head's weights sum
+        # to 1, h-th parts of b_O on every value add up to b_O
+        h, d_k, scale = modules[0].h, self.layers[0].d_k, self.layers[0].scale
+        queries = [
+            torch.cat((module.W_Q.weight.float(), module.W_Q.bias.float()[:, None]), 1) * scale
+            for module in modules
+        ]
+        outputs = [module.W_O.weight.float().t() for module in modules]
+        b_O = torch.stack([module.W_O.bias.float() for module in modules]) / h
+        self.W_Q = torch.cat(queries).view(len(modules) * h, d_k, -1).transpose(1, 2).contiguous()
+        self.W_O = torch.cat(outputs).reshape(len(modules) * h, d_k, -1)
+        self.b_O = b_O.repeat_interleave(h, 0)[:, None]
 
-    def over(self, memory: Tensor, src_bias: Tensor | None) -> FoldedMemory | ProjectedMemory:
-        """Attention over `memory` (batch, n, d_model).
+    def over(
+        self, memory: Tensor, src_bias: Tensor | None
+    ) -> Sequence[FoldedMemory | ProjectedMemory]:
+        """Each layer's attention over `memory` (batch, n, d_model).
 
         `src_bias` (batch, n): 0 at tokens, -inf at padding; None when nothing is padded.
         """
         batch, n, d_model = memory.shape
-        kv = self.kv(memory.reshape(batch * n, d_model)).view(batch, n, 2, self.h, self.d_k)
-        keys = kv[:, :, 0].permute(0, 2, 3, 1)  # (batch, h, d_k, n)
-        values = kv[:, :, 1].transpose(1, 2)  # (batch, h, n, d_k)
-        if batch == 1 and src_bias is None:
-            return self._fold(keys[0], values[0])
+        N, h, d_k = len(self.layers), self.layers[0].h, self.layers[0].d_k
+        kv = self.kv(memory.reshape(batch * n, d_model)).view(batch, n, N, 2, h, d_k)
+        keys = kv[:, :, :, 0].permute(2, 0, 3, 4, 1)  # (N, batch, h, d_k, n)
+        values = kv[:, :, :, 1].permute(2, 0, 3, 1, 4)  # (N, batch, h, n, d_k)
+        if batch == 1:
+            return self._fold(keys.reshape(N * h, d_k, n), values.reshape(N * h, n, d_k), src_bias)
         if src_bias is None:
             src_bias = memory.new_zeros(batch, n)
-        bias = src_bias[:, None, None, :].expand(-1, self.h, -1, -1).reshape(-1, 1, n)
-        return ProjectedMemory(
-            self, keys.reshape(-1, self.d_k, n), values.reshape(-1, n, self.d_k), bias
-        )
+        bias = src_bias[:, None, None, :].expand(-1, h, -1, -1).reshape(-1, 1, n)
+        keys, values = keys.reshape(N, -1, d_k, n), values.reshape(N, -1, n, d_k)
+        return [
+            ProjectedMemory(layer, keys[i], values[i], bias) for i, layer in enumerate(self.layers)
+        ]
 
-    def _fold(self, keys: Tensor, values: Tensor) -> FoldedMemory:
-        h, _, n = keys.shape
-        queries = torch.matmul(self.W_Q, keys)  # (h, d_model, n)
-        return FoldedMemory(
-            h,
-            queries.transpose(0, 1).reshape(-1, h * n),
-            torch.matmul(self.b_Q, keys).reshape(h * n),
-            torch.matmul(values, self.W_O).add_(self.b_O).view(h * n, -1),
-        )
+    def _fold(self, keys: Tensor, values: Tensor, src_bias: Tensor | None) -> list[FoldedMemory]:
+        """From one sentence's keys (N · h, d_k, n) and values (N · h, n, d_k)."""
+        N, h = len(self.layers), self.layers[0].h
+        queries = torch.matmul(self.W_Q, keys)  # (N · h, d_model + 1, n)
+        values = torch.matmul(values, self.W_O).add_(self.b_O)  # (N · h, n, d_model)
+        if src_bias is not None:
+            queries[:, -1] += src_bias
+        short = FULL_VECTOR - keys.shape[-1]
+        if short > 0:
+            queries = F.pad(queries, (0, short))
+            queries[:, -1, -short:] = -torch.inf
+            values = F.pad(values, (0, 0, 0, short))
+        queries = queries.view(N, h, *queries.shape[1:]).transpose(1, 2).flatten(2)
+        values = values.view(N, -1, values.shape[-1])
+        return [FoldedMemory(h, queries[i, :-1], queries[i, -1], values[i]) for i in range(N)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +297,6 @@ class DecoderWeights:
     def __init__(self, layer: DecoderLayer, precision: Precision) -> None:
         self.attention = SelfAttention(layer.self_attention, precision)
         self.attention_norm = Norm.of(layer.self_attention_norm)
-        self.cross = CrossAttention(layer.cross_attention, precision)
         self.cross_norm = Norm.of(layer.cross_attention_norm)
         self.feed_forward = feed_forward(layer.feed_forward, precision)
         self.feed_forward_norm = Norm.of(layer.feed_forward_norm)
@@ -292,10 +317,11 @@ class PreparedTransformer:
             self.embedding = weight * math.sqrt(config.d_model)
             self.positions = model.positions.float().clone()
             padded = -config.vocab_size % VOCABULARY_BLOCK
-            bias = torch.zeros(config.vocab_size + padded, device=self.device)
-            bias[config.vocab_size :] = -torch.inf
-            if model.output_bias is not None:
-                bias[: config.vocab_size] = model.output_bias
+            bias = model.output_bias
+            if padded:
+                if bias is None:
+                    bias = torch.zeros(config.vocab_size, device=self.device)
+                bias = F.pad(bias, (0, padded), value=-torch.inf)
             weight = F.pad(weight, (0, 0, 0, padded))
             if precision == "bfloat16":
                 product = _bfloat16_product(weight, bias, "none")
@@ -307,6 +333,7 @@ class PreparedTransformer:
             decoder = cast("list[DecoderLayer]", list(model.decoder))
             self.encoder = [EncoderWeights(layer, precision) for layer in encoder]
             self.decoder = [DecoderWeights(layer, precision) for layer in decoder]
+            self.cross = CrossAttentions([layer.cross_attention for layer in decoder], precision)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor | None]:
         """Memory (batch, n, d_model) of `src` (batch, n); its bias (batch, n): -inf at padding."""

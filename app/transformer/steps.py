@@ -87,13 +87,12 @@ class CachedSteps:
         model, config = self.model, self.model.config
         memory, src_bias = model.encode(src)
         self.batch, self.beam_size, self.position = len(src), beam_size, 0
-        self.memories = [layer.cross.over(memory, src_bias) for layer in model.decoder]
-        batch_heads, slots = (self.batch, config.h), max_new * beam_size
-        # keys lie transposed, as the product with queries reads them
-        self.keys = [memory.new_empty((*batch_heads, config.d_k, slots)) for _ in model.decoder]
-        self.values = [memory.new_empty((*batch_heads, slots, config.d_k)) for _ in model.decoder]
-        own = memory.new_full((beam_size, beam_size), -torch.inf).fill_diagonal_(0)
-        self.mask = own.repeat(self.batch, max_new)
+        self.memories = model.cross.over(memory, src_bias)
+        cache = (2, self.batch, config.h, max_new * beam_size, config.d_k)  # keys, then values
+        self.caches = [memory.new_empty(cache) for _ in model.decoder]
+        mask = memory.new_full((self.batch, beam_size, max_new, beam_size), -torch.inf)
+        mask.diagonal(dim1=1, dim2=3).zero_()
+        self.mask = mask.view(self.batch * beam_size, -1)
 
     def step(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
         """One token further."""
@@ -103,12 +102,10 @@ class CachedSteps:
         if parents is not None and past:
             own = mask[:, :past]
             own.copy_(own.index_select(0, parents))
-        if self.batch > 1:
-            mask = mask.view(self.batch, 1, self.beam_size, slots)
-            mask = mask.expand(-1, model.config.h, -1, -1).reshape(-1, self.beam_size, slots)
-        x = F.embedding(tokens, model.embedding).add_(model.positions[self.position])
+        mask = mask.view(self.batch, 1, self.beam_size, slots)
+        x = model.embedding.index_select(0, tokens).add_(model.positions[self.position])
         for i, layer in enumerate(model.decoder):
-            x = self._layer(layer, self.memories[i], self.keys[i], self.values[i], x, mask)
+            x = self._layer(layer, self.memories[i], self.caches[i], x, mask)
         self.position += 1
         return model.logits(x)
 
@@ -116,25 +113,20 @@ class CachedSteps:
         self,
         layer: DecoderWeights,
         memory: FoldedMemory | ProjectedMemory,
-        keys: Tensor,
-        values: Tensor,
+        cache: Tensor,
         x: Tensor,
         mask: Tensor,
     ) -> Tensor:
         """(rows, d_model) → the same shape; writes this position's keys and values."""
         rows, d_model = x.shape
-        batch, beam_size, h = self.batch, self.beam_size, layer.attention.h
-        slots = mask.shape[-1]
-        past = slots - beam_size
-        # self-attention over this position and the past ones: mask + Q K^T, in (batch · h) products
-        q, k, v = layer.attention.qkv(x).view(batch, beam_size, 3, h, d_model // h).unbind(2)
-        keys[..., past:slots] = k.permute(0, 2, 3, 1)
-        values[:, :, past:slots] = v.transpose(1, 2)
-        q = q.transpose(1, 2).reshape(batch * h, beam_size, -1)
-        past_keys, past_values = keys.flatten(0, 1)[..., :slots], values.flatten(0, 1)[:, :slots]
-        scores = torch.baddbmm(mask, q, past_keys, alpha=layer.attention.scale)
-        heads = torch.bmm(scores.softmax(-1), past_values)
-        concat = heads.view(batch, h, beam_size, -1).transpose(1, 2).reshape(rows, d_model)
+        beam_size, slots = mask.shape[-2:]
+        qkv = layer.attention.qkv(x).view(-1, beam_size, 3, layer.attention.h, layer.attention.d_k)
+        qkv = qkv.permute(2, 0, 3, 1, 4)  # (3, batch, h, beam_size, d_k)
+        cache = cache[:, :, :, :slots]
+        cache[:, :, :, -beam_size:] = qkv[1:]
+        # over this position and the past ones
+        heads = F.scaled_dot_product_attention(qkv[0], cache[0], cache[1], attn_mask=mask)
+        concat = heads.transpose(1, 2).reshape(rows, d_model)
         x = layer.attention_norm(layer.attention.output(concat).add_(x))
         x = layer.cross_norm(memory.attend(x, beam_size))
         return layer.feed_forward_norm(layer.feed_forward(x).add_(x))
@@ -143,8 +135,7 @@ class CachedSteps:
         """Drop the other sentences."""
         self.batch = len(sentences)
         self.mask = self.mask[_rows(sentences, self.beam_size)]
-        self.keys = [keys.index_select(0, sentences) for keys in self.keys]
-        self.values = [values.index_select(0, sentences) for values in self.values]
+        self.caches = [cache.index_select(1, sentences) for cache in self.caches]
         self.memories = [memory.keep(sentences) for memory in self.memories]
 
 
