@@ -71,16 +71,27 @@ def test_the_n_best_list_is_the_model_s_own(shipped: LocalModel) -> None:
 
 
 def test_alone_and_in_a_batch(shipped: LocalModel) -> None:
-    texts = ["Hi.", "The cat saw the cat.", "I would like to know where the station is, please."]
-    alone = [translate(shipped, text).hypotheses[0].tokens for text in texts]
-    batch = [shipped.work(text) for text in texts]
-    together: dict[int, tuple[int, ...]] = {}
+    """The whole list, not the best alone: who else is in the queue changes nothing."""
+    texts = [
+        "Hi.",
+        "The cat saw the cat.",
+        "I would like to know where the station is, please.",
+        "She told me that she would call me as soon as she arrived.",
+        "Nobody knew why the old man had sold his house.",
+        "We should leave early, because the road will be full of cars.",
+    ]
+    together: dict[int, decoding.Found] = {}
     shipped.translate(
-        batch,
+        [shipped.work(text) for text in texts],
         Options(model=shipped.name),
-        on_found=lambda index, found: together.__setitem__(index, found.best.tokens),
+        on_found=together.__setitem__,
     )
-    assert [tuple(t.id for t in tokens) for tokens in alone] == [together[i] for i in range(3)]
+    for index, text in enumerate(texts):
+        alone = translate(shipped, text).hypotheses
+        beside = together[index].hypotheses
+        assert [tuple(t.id for t in h.tokens) for h in alone] == [h.tokens for h in beside]
+        for one, other in zip(alone, beside, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
 def test_repeated_words_are_rows_of_their_own(shipped: LocalModel) -> None:
