@@ -82,6 +82,17 @@ class LocalModel:
         # counts (benchmarks/README.md).
         self._prepared = PreparedTransformer(self.model)
 
+    def warm_up(self) -> None:
+        """Translate and look inside once, so that no visitor waits for what is done only once:
+        memory that is touched for the first time, and the kernels' choices.
+        """
+        work = self.work("The children are playing in the garden.")
+        options = Options(model=self.name, history=True)
+        found: list[decoding.Found] = []
+        self.translate([work], options, on_found=lambda _, result: found.append(result))
+        best = self.sentence(work, found[0], options).hypotheses[0]
+        self.trace(work.ids, [token.id for token in best.tokens], Interventions())
+
     def tokens(self, ids: Sequence[int]) -> tuple[Token, ...]:
         """Ids as a page shows them."""
         return shown(self.tokenizer, ids)

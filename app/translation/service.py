@@ -114,6 +114,7 @@ class TranslationService:
         try:
             loaded = checkpoint.load(self._folders[name], device=choose_device(self._device))
             model = LocalModel(name, loaded)
+            model.warm_up()
         except checkpoint.CheckpointError as error:  # without the path: a reader sees this
             problem = f"{error.path.name}: {error.problem}."
             self._infos[name] = _info(name, state="failed", problem=problem)

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app.translation.local import LocalModel
 from app.translation.protocol import (
     BadRequest,
     Busy,
@@ -85,6 +87,28 @@ def test_loading_and_a_damaged_model(models_folder: Path) -> None:
             await service.translate("Hello.", Options())
 
     asyncio.run(run())
+
+
+def test_a_model_is_warm_before_it_is_ready(
+    models_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[tuple[str, str]] = []
+
+    async def run() -> None:
+        service = TranslationService(models_folder, device="cpu", threads=1)
+        warm_up = LocalModel.warm_up
+
+        def watched(self: LocalModel) -> None:
+            warm_up(self)
+            warmed.append((threading.current_thread().name, service.models()[0].state))
+
+        monkeypatch.setattr(LocalModel, "warm_up", watched)
+        await service.start()
+        assert service.models()[0].state == "ready"
+        await service.stop()
+
+    asyncio.run(run())
+    assert warmed == [("model", "loading")]  # en-fr is damaged
 
 
 def test_a_model_that_fails_as_nobody_foresaw_stops_no_other(
