@@ -16,7 +16,10 @@ function library(url) {
         const script = document.createElement("script");
         script.src = url;
         script.onload = () => resolve(window.Plotly);
-        script.onerror = () => reject(new Error("the plotting library could not be loaded"));
+        script.onerror = () => {
+          loading.delete(url);
+          reject(new Error("the plotting library could not be loaded"));
+        };
         document.head.append(script);
       }),
     );
@@ -57,40 +60,62 @@ function themed(figure, element) {
   return figure;
 }
 
-async function draw(element) {
-  const source = element.dataset.source;
-  element.dataset.drawn = source;
-  const [Plotly, description] = await Promise.all([
-    library(element.dataset.library),
-    fetch(source).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status)))),
-  ]);
-  if (element.dataset.source !== source) return; // a later state is on its way
-  const figure = themed(description, element);
-  await Plotly.react(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+// --- Which figures are open ------------------------------------------------------------------------
+
+const open = new Map(); // id → address of the description that is drawn; empty until the first is
+
+function show(element, is) {
+  element.hidden = !is;
+  element.toggleAttribute("data-open", is);
+  const button = document.querySelector(`[data-plot-open="${element.id}"]`);
+  if (button) button.textContent = is ? button.dataset.back : button.dataset.label;
 }
 
-const redraw = (always) => {
-  for (const element of document.querySelectorAll("[data-plot][data-open]")) {
-    element.hidden = false;
-    if (always || element.dataset.drawn !== element.dataset.source) draw(element).catch(() => delete element.dataset.drawn);
-  }
-};
+async function draw(element) {
+  const { id, dataset } = element;
+  const { source } = dataset;
+  const [Plotly, description] = await Promise.all([
+    library(dataset.library),
+    fetch(source).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status)))),
+  ]);
+  if (dataset.source !== source || !open.has(id)) return; // a later state is on its way, or it was closed
+  show(element, true);
+  // In a child, because an answer brings the element's own attributes back to what the template says.
+  const canvas = element.firstElementChild ?? element.appendChild(document.createElement("div"));
+  const figure = themed(description, element);
+  await Plotly.react(canvas, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+  open.set(id, source);
+}
 
-document.addEventListener("click", async (event) => {
+function close(element) {
+  open.delete(element.id);
+  show(element, false);
+}
+
+function drawOrSay(element) {
+  draw(element).catch(() => {
+    close(element);
+    const button = document.querySelector(`[data-plot-open="${element.id}"]`);
+    if (button) button.textContent = "It could not be loaded. Try again";
+  });
+}
+
+function redraw(always) {
+  for (const [id, drawn] of open) {
+    const element = document.getElementById(id);
+    if (!element) continue;
+    if (drawn) show(element, true);
+    if (always || drawn !== element.dataset.source) drawOrSay(element);
+  }
+}
+
+document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-plot-open]");
   const element = button && document.getElementById(button.dataset.plotOpen);
   if (!element) return;
-  element.dataset.open = "";
-  element.hidden = false;
-  button.disabled = true;
-  try {
-    await draw(element);
-    button.hidden = true;
-  } catch {
-    element.hidden = true;
-    button.disabled = false;
-    button.textContent = "The library could not be loaded. Try again";
-  }
+  if (open.has(element.id)) return close(element);
+  open.set(element.id, "");
+  drawOrSay(element);
 });
 
 document.addEventListener("htmx:after:swap", () => redraw(false));

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
+from starlette.testclient import TestClient
 
+from app.chapters.three_positions import load
+from app.main import create_app
+from app.settings import Settings
 from tests.browser.checks import no_sideways_scroll
+from tests.chapters.test_three_positions_examples import OWN, add, other
 
 PATH = "/chapters/three-positions"
 
@@ -167,3 +176,199 @@ def test_print_shows_the_numbers_and_not_the_controls(page: Page) -> None:
     page.emulate_media(media="print")
     expect(page.locator(".bar")).to_be_hidden()
     expect(page.locator("[id='head1.weights.3.3']")).to_be_visible()
+
+
+# ── In a page of another origin ──────────────────────────────────────────────────────────────────
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder that another server serves, and its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=tmp_path))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield tmp_path, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+GROW = """<script>
+  window.heard = [];
+  addEventListener("message", ({ data, source }) => {
+    heard.push(data);
+    for (const frame of document.querySelectorAll("iframe"))
+      if (frame.contentWindow === source && data.height) frame.height = data.height;
+  });
+</script>"""
+
+
+def test_the_copied_code_works_in_a_page_of_another_origin(
+    new_page: Callable, elsewhere: tuple[Path, str]
+) -> None:
+    """Each panel's frame grows with it, and what is changed inside stays inside."""
+    folder, address = elsewhere
+    page = new_page(width=760)
+    page.goto(f"{PATH}?x3=2,-1,1,0")
+    codes = page.locator("dialog textarea[name=code]").evaluate_all("all => all.map(a => a.value)")
+    assert len(codes) == 5
+    frames = "".join(codes).replace(' loading="lazy"', "")
+    icon = '<link rel="icon" href="data:,">'
+    head = f'<!doctype html><html lang="en"><title>Elsewhere</title>{icon}'
+    (folder / "index.html").write_text(head + GROW + frames)
+    page.goto(address)
+    page.wait_for_function("new Set(heard.map(message => message.panel)).size === 6")
+    subjects = page.evaluate("heard.map(message => message.type ?? message.subject)")
+    assert set(subjects) == {"explorable-attention:height", "lti.frameResize"}
+    fits = "() => document.documentElement.scrollHeight === innerHeight"
+    for frame in page.frames[1:]:
+        frame.wait_for_function(fits)
+        sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert frame.evaluate(sideways) == 0
+    bench, steps, _, _, quiz = page.frames[1:]
+    bench.locator("#x3-1").fill("7")
+    expect(bench.locator("[id='head1.Q.3.1']")).to_have_text("7.000")
+    steps.locator("#steps-next").click()
+    expect(steps.locator("h3")).to_have_text("Step 2 of 10: Project")
+    expect(quiz.locator(".given").first).to_contain_text("Query 3: (2, −1)")
+
+
+# ── Sizes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_example_of_any_size_fits_the_page(new_page: Callable, tmp_path: Path) -> None:
+    """Four positions of six coordinates, three heads, long numbers: tables scroll, the page not."""
+    add(tmp_path, "three_positions", OWN)
+    add(tmp_path, "other", other(4, 6, 3))
+    app = create_app(Settings(), chapters=[load(tmp_path)])
+    query = "?example=other&x4=1,1,1,1,1,123456.789&show=concat.4.1"
+    document = TestClient(app, base_url="http://a").get(PATH + query).text
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=document, content_type="text/html; charset=utf-8")
+
+    page = new_page()
+    page.route("**/chapters/three-positions?example=other*", answer)
+    page.goto(PATH + query)
+    for width in (320, 500, 640, 768, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        no_sideways_scroll(page)
+        verdict = page.locator(".verdict").bounding_box()
+        last = page.locator(".verdict > div").last.bounding_box()
+        assert abs(verdict["x"] + verdict["width"] - last["x"] - last["width"]) < 2, width
+
+
+def test_text_may_be_set_wider(new_page: Callable) -> None:
+    """WCAG 1.4.12: nothing is cut off where a reader spaces lines, words and letters."""
+    page = new_page(width=320, bypass_csp=True)
+    page.goto(f"{PATH}?x3=2,-1,1,0&show=head1.weights.3.3&step=8")
+    page.add_style_tag(
+        content="* { line-height: 1.5 !important; letter-spacing: 0.12em !important; "
+        "word-spacing: 0.16em !important } p { margin-bottom: 2em !important }"
+    )
+    no_sideways_scroll(page)
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll("main :is(p, h3, h4, a, label, button, li)")]
+          .filter(e => {
+            const scrolls = e.closest(".tables, .formula, .card, dialog");
+            if (scrolls || e.closest(".visually-hidden, .what")) return false;
+            return e.checkVisibility() && e.getBoundingClientRect().right > innerWidth;
+          }).map(e => e.textContent.trim().slice(0, 60))"""
+    )
+    assert cut == []
+
+
+@pytest.mark.parametrize("width", [320, 768, 1440])
+def test_letters_of_a_chart_keep_their_size_and_stay_inside(new_page: Callable, width: int) -> None:
+    page = new_page(width=width)
+    page.goto(f"{PATH}?x3=-1000000,1,0,0")
+    letters = page.locator("#sweep .chart text").evaluate_all(
+        """all => all.map(text => {
+          const box = text.getBoundingClientRect();
+          const svg = text.closest("svg").getBoundingClientRect();
+          const inside = box.left >= svg.left - 1 && box.right <= svg.right + 1;
+          const scale = svg.width / text.closest("svg").viewBox.baseVal.width;
+          return [text.textContent, inside, scale * parseFloat(getComputedStyle(text).fontSize)];
+        })"""
+    )
+    assert len(letters) > 12
+    assert [text for text, inside, _ in letters if not inside] == []
+    assert [text for text, _, pixels in letters if not 10 <= pixels <= 13.5] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_selected_row_of_the_weights_keeps_its_fill(new_page: Callable, theme: str) -> None:
+    page = new_page(color_scheme=theme)
+    page.goto(f"{PATH}?x3=2,-1,1,0")
+    row = page.locator("[id='m-head1.weights'] tr.selected td")
+    fills = row.evaluate_all("all => all.map(cell => getComputedStyle(cell).backgroundColor)")
+    assert len(set(fills)) == 3
+
+
+# ── The keyboard, and what stays open ────────────────────────────────────────────────────────────
+
+
+def test_the_steps_can_be_turned_to_both_ends_by_keyboard(page: Page) -> None:
+    """Back and Next keep the focus at either end."""
+    page.goto(f"{PATH}?step=9")
+    title = page.locator("#steps h3")
+    page.locator("#steps-next").focus()
+    page.keyboard.press("Enter")
+    expect(title).to_have_text("Step 10 of 10: Add and normalise")
+    expect(page.locator("#steps-next")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowLeft")
+    expect(title).to_have_text("Step 9 of 10: Join the heads")
+    page.goto(f"{PATH}?step=2")
+    page.locator("#steps-back").focus()
+    page.keyboard.press("Enter")
+    expect(title).to_have_text("Step 1 of 10: The rows that come in")
+    expect(page.locator("#steps-back")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(title).to_have_text("Step 2 of 10: Project")
+
+
+def test_an_answer_is_shown_and_hidden_where_the_focus_is(page: Page) -> None:
+    page.goto(PATH)
+    button = page.locator("#reveal3")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#guess3-answer")).to_contain_text("It is 0.667.")
+    expect(button).to_be_focused()
+    expect(button).to_have_text("Hide")
+    page.keyboard.press("Enter")
+    expect(page.locator("#guess3-answer")).to_be_empty()
+    expect(button).to_be_focused()
+    expect(button).to_have_text("Show me")
+
+
+def test_an_open_plot_follows_the_inputs_and_closes_again(new_page: Callable) -> None:
+    page = new_page(allow=("Failed to load resource",))
+    page.goto(PATH)
+    button = page.locator("#plot-open")
+    page.route("**/sweep.json*", lambda route: route.fulfill(status=503))
+    button.click()
+    expect(button).to_have_text("It could not be loaded. Try again")
+    expect(page.locator("#sweep .chart").first).to_be_visible()
+    page.unroute("**/sweep.json*")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#plot .scatterlayer .trace")).to_have_count(6, timeout=20_000)
+    expect(button).to_be_focused()
+    expect(button).to_have_text("Back to the drawing")
+    expect(page.locator("#sweep .chart").first).to_be_hidden()
+    with page.expect_response("**/sweep.json?x3=5,1,0,0"):
+        page.locator("#x3-1").fill("5")
+        wait_for_state(page, "?x3=5,1,0,0")
+        button.scroll_into_view_if_needed()
+    expect(page.locator("#plot .main-svg").first).to_be_visible()
+    expect(button).to_have_text("Back to the drawing")
+    button.click()
+    expect(page.locator("#plot")).to_be_hidden()
+    expect(page.locator("#sweep .chart").first).to_be_visible()
