@@ -109,3 +109,25 @@ def everything(calculation: Calculation) -> Iterator[Address]:
         shape = array(calculation, Address(head_or_none, name, ())).shape
         for indices in product(*(range(1, size + 1) for size in shape)):
             yield Address(head_or_none, name, indices)
+
+
+def matrix_of(address: str) -> str:
+    """The name of the matrix in an address.
+
+    >>> matrix_of("head1.weights.3.2"), matrix_of("mean.3")
+    ('weights', 'mean')
+    """
+    parts = address.split(".")
+    return parts[1] if parts[0].startswith("head") else parts[0]
+
+
+def name_of(address: str) -> str:
+    """An address as a person would say it.
+
+    >>> name_of("head1.scaled_scores.3.2"), name_of("mean.3")
+    ('head 1 scaled scores 3, 2', 'mean 3')
+    """
+    parts = address.split(".")
+    head = f"head {parts.pop(0)[4:]} " if parts[0].startswith("head") else ""
+    name = parts[0] if parts[0].startswith("W_") else parts[0].replace("_", " ")
+    return f"{head}{name} {', '.join(parts[1:])}".strip()

@@ -48,8 +48,8 @@ def head_rows(steps: AttentionSteps, number: int, selected: int, prefix: str = "
     width, height = size(n)
     name = f"{prefix}rows-{number}"
     return Markup(
-        '<svg class="rows" viewBox="0 0 {w:g} {h:g}" width="{w:g}" height="{h:g}" role="img" '
-        'aria-labelledby="{name}-title">'
+        '<svg data-part id="{name}" class="rows" viewBox="0 0 {w:g} {h:g}" width="{w:g}" '
+        'height="{h:g}" role="img" aria-labelledby="{name}-title">'
         '<title id="{name}-title">{title}</title>{hatch}{body}</svg>'
     ).format(
         w=width,

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from markupsafe import Markup
 
+from app.chapters.addresses import matrix_of, name_of
 from app.chapters.arithmetic import Explanation, explain
 from app.chapters.calculation import Calculation
 from app.chapters.contract import Parsed, Problem
@@ -52,28 +53,6 @@ OF_THE_CHAPTERS_OWN: Final = frozenset(
     {"calculate.py", "example.toml", "states.json", "states.csv"}
 )
 """Files that only the chapter's own worked example has."""
-
-
-def matrix_of(address: str) -> str:
-    """The name of the matrix in an address.
-
-    >>> matrix_of("head1.weights.3.2"), matrix_of("mean.3")
-    ('weights', 'mean')
-    """
-    parts = address.split(".")
-    return parts[1] if parts[0].startswith("head") else parts[0]
-
-
-def name_of(address: str) -> str:
-    """An address as a person would say it.
-
-    >>> name_of("head1.scaled_scores.3.2"), name_of("mean.3")
-    ('head 1 scaled scores 3, 2', 'mean 3')
-    """
-    parts = address.split(".")
-    head = f"head {parts.pop(0)[4:]} " if parts[0].startswith("head") else ""
-    name = parts[0] if parts[0].startswith("W_") else parts[0].replace("_", " ")
-    return f"{head}{name} {', '.join(parts[1:])}".strip()
 
 
 class Preset(NamedTuple):
@@ -365,8 +344,12 @@ class Lesson:
         return self._download("three-positions/sweep.json")
 
     def _download(self, name: str) -> str:
-        query = self._query(show="", step=1, guesses=NO_GUESSES, reveal=0)
-        return f"/download/{name}?{query}" if query else f"/download/{name}"
+        return f"/download/{name}?{self._file_query}" if self._file_query else f"/download/{name}"
+
+    @cached_property
+    def _file_query(self) -> str:
+        """The state that files are about: the calculation's."""
+        return self._query(show="", step=1, guesses=NO_GUESSES, reveal=0)
 
     short = staticmethod(short)
 

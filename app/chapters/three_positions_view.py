@@ -51,16 +51,16 @@ class Matrix(NamedTuple):
         `prefix` goes before each id. Written here and not in a template: this loop runs for every
         number of the bench at every keystroke.
         """
-        link = str(escape(open_))
+        link, start = str(escape(open_)), f"{prefix}row-{self.id}-"
         return Markup(
             "\n".join(
-                f'<tr{attributes}><th scope="row">{label}</th>'
+                f'<tr data-part id="{start}{at}"{attributes}><th scope="row">{label}</th>'
                 + "".join(
                     f'<td{marks}><a id="{prefix}{address}" href="{link}{address}">{text}</a></td>'
                     for address, marks, text in cells
                 )
                 + "</tr>"
-                for attributes, label, cells in self.lines
+                for at, (attributes, label, cells) in enumerate(self.lines, start=1)
             )
         )
 

@@ -92,7 +92,9 @@ def _describe(site: Site, origin: str, url: str) -> tuple[str, Panel, str]:
         raise unknown
     pairs, view_fields = split_view(read_query(parts.query.encode(), site.settings))
     shown = "&".join(
-        f"{name}={value}" for name, value in view_fields.items() if value != VIEW_FIELDS[name][0]
+        f"{name}={view_fields[name]}"
+        for name, (usual, *_) in VIEW_FIELDS.items()
+        if view_fields.get(name, usual) != usual
     )
     query = chapter.query(chapter.parse(pairs).parameters)
     query = "&".join(part for part in (query, shown) if part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,6 +19,12 @@ VIEW_FIELDS: Final = {"theme": ("auto", "light", "dark"), "controls": ("show", "
 
 They are taken out before a chapter parses the query, and put back into every link of an embed.
 """
+
+SHOWN: Final = "shown"
+"""The field in which a form says what stands on the screen: see `View.showing`."""
+
+RUN: Final = secrets.token_hex(4)
+"""Tells this run of the program from others, which may write a state differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,17 @@ class View:
     controls: str = "show"
     prefix: str = ""
     """Before every id, so that two instances can share a document."""
+    shown: str = ""
+    """What stands on the screen of whoever asks, as `showing` wrote it."""
+
+    def showing(self, panel: str) -> str:
+        """What a form sends back as `shown`: the panel, the state in it, and who wrote it."""
+        return f"{RUN}.{panel}.{self.query}"
+
+    def shown_state(self, panel: str) -> str | None:
+        """The canonical query of the state of `panel` on the screen, None if that is not known."""
+        start = f"{RUN}.{panel}."
+        return self.shown.removeprefix(start) if self.shown.startswith(start) else None
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
@@ -90,7 +108,9 @@ def split_view(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]],
     """
     state, view = [], {}
     for name, value in pairs:
-        if name not in VIEW_FIELDS:
+        if name == SHOWN:
+            view[name] = value
+        elif name not in VIEW_FIELDS:
             state.append((name, value))
         elif value in VIEW_FIELDS[name]:
             view[name] = value

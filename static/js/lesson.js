@@ -2,6 +2,7 @@
 // when, keeps the fields true to the answer, and looks after the focus. Without it every link and the
 // submit button load the whole page in the same state.
 import "./numbers.js";
+import { afterPaint } from "./cells.js";
 import { followInSight } from "./follow.js";
 import { arrangeTables } from "./tables.js";
 
@@ -49,6 +50,17 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// An answer leaves out the numbers that it does not change, so the state in their links grows old. The
+// address has the present one.
+function completeLink(event) {
+  const link = event.target.closest?.('[data-field="show"] a[href^="?"][href*="show="]');
+  if (!link) return;
+  const rest = location.search.slice(1).split("&").filter((pair) => pair && !pair.startsWith("show="));
+  link.href = `?${[...rest, `show=${new URL(link.href).searchParams.get("show")}`].join("&")}`;
+}
+document.addEventListener("pointerover", completeLink);
+document.addEventListener("focusin", completeLink);
+
 // "Try it" in the prose: the bench takes the state of the link, and comes into sight.
 document.addEventListener("click", (event) => {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -58,7 +70,9 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   const bench = form.closest("[data-panel]");
   window.htmx.trigger(form, "htmx:abort");
-  window.htmx.ajax("GET", form.getAttribute("hx-get") + link.search, { source: link, target: bench, swap: "outerMorph" });
+  const shown = encodeURIComponent(form.elements.shown.value);
+  const address = `${form.getAttribute("hx-get")}${link.search}${link.search ? "&" : "?"}shown=${shown}`;
+  window.htmx.ajax("GET", address, { source: link, target: bench, swap: "outerMorph" });
   bench.scrollIntoView({ block: "start" });
 });
 
@@ -152,12 +166,23 @@ function numbersOf(search) {
 let current = numbersOf(location.search);
 const below = followInSight(followers, (panel) => window.htmx.trigger(panel, "refresh"), "300px");
 
-document.addEventListener("htmx:after:history:update", (event) => {
+function followNumbers(source) {
   const numbers = numbersOf(location.search);
   if (numbers === current) return;
   current = numbers;
-  const from = event.detail?.sourceElement?.closest?.("[data-panel]");
-  below.outdateAllBut(from);
+  below.outdateAllBut(source?.closest?.("[data-panel]"));
+}
+
+// The address, and the panels that follow it, change once the new numbers are painted: a browser takes
+// a while over it.
+document.addEventListener("htmx:before:history:update", (event) => {
+  const { history: change, sourceElement } = event.detail;
+  if (change.type !== "replace") return;
+  event.preventDefault();
+  afterPaint(() => {
+    history.replaceState({ htmx: true }, "", change.path);
+    followNumbers(sourceElement);
+  });
 });
 
 // --- Trouble on the line --------------------------------------------------------------------------

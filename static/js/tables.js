@@ -6,7 +6,8 @@ const entry = new Map(); // table id → address of the number where Tab enters
 const links = (table) => [...table.querySelectorAll("td a")];
 
 export function arrangeTables(root = document) {
-  for (const table of root.querySelectorAll("table.matrix:not(.edit)")) {
+  const fresh = root.querySelectorAll(`${LINKS}:not([tabindex])`);
+  for (const table of new Set(Array.from(fresh, (link) => link.closest("table")))) {
     const all = links(table);
     const chosen = all.find((link) => link.id && link.id === entry.get(table.id)) ?? all[0];
     for (const link of all) link.tabIndex = link === chosen ? 0 : -1;
