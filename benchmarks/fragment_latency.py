@@ -5,6 +5,7 @@
 
 In the process: parsing, calculating and writing one panel, wall time and the thread's own CPU time.
 Over HTTP: a server of its own with one worker, one connection that is kept, then eight at a time.
+"edits" say what stands on the screen, as the page's form does, and get the parts that differ.
 On screen: Chromium, from the keystroke's event to the frame after the answer is in the page, with
 the form's own pause of 120 ms after typing taken off, because it is chosen and not suffered.
 """
@@ -16,6 +17,7 @@ import http.client
 import os
 import platform
 import random
+import re
 import socket
 import statistics
 import subprocess
@@ -27,7 +29,7 @@ from contextlib import contextmanager
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -144,6 +146,8 @@ def over_http(host: str, port: int, count: int) -> Iterator[Row]:
     source = random.Random(2)
     path = f"/chapters/{SLUG}/panels/bench?"
 
+    on_screen = _on_screen(host, port, path)
+
     def ask(connection: http.client.HTTPConnection, query: str) -> float:
         began = time.perf_counter()
         connection.request("GET", path + query, headers={"Accept-Encoding": "gzip"})
@@ -155,6 +159,7 @@ def over_http(host: str, port: int, count: int) -> Iterator[Row]:
     for what, queries in (
         ("random states", lambda: random_query(source)),
         ("one state", lambda: REPEATED),
+        ("random edits of a row", edits(source, on_screen)),
     ):
         connection = http.client.HTTPConnection(host, port)
         for _ in range(20):
@@ -178,6 +183,28 @@ def over_http(host: str, port: int, count: int) -> Iterator[Row]:
             thread.join()
         rate = len(together) / (time.perf_counter() - began)
         yield summary(f"HTTP: bench, {what}, 8 connections", together, rate)
+
+
+def _on_screen(host: str, port: int, path: str) -> str:
+    """What the form of the first page says is on the screen."""
+    connection = http.client.HTTPConnection(host, port)
+    connection.request("GET", path)
+    found = re.search(r'name="shown" value="([^"]+)"', connection.getresponse().read().decode())
+    connection.close()
+    assert found
+    return found[1]
+
+
+def edits(source: random.Random, on_screen: str) -> Callable[[], str]:
+    """Queries that each change the last row of the state before."""
+    state = [""]
+
+    def query() -> str:
+        shown = quote(on_screen + state[0])
+        state[0] = "x3=" + ",".join(f"{source.randint(-300, 300) / 100:g}" for _ in range(4))
+        return f"{state[0]}&shown={shown}"
+
+    return query
 
 
 # ── On screen ────────────────────────────────────────────────────────────────────────────────────
