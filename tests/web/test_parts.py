@@ -103,6 +103,11 @@ def test_controls_are_answered_in_parts(client: TestClient, query: str) -> None:
     assert "<hx-partial" in edit(client, "", query)
 
 
+def test_an_open_number_follows_in_parts(client: TestClient) -> None:
+    answer = edit(client, "show=mean.3", "x3=2,-1,1,0&show=mean.3")
+    assert '<hx-partial id="arithmetic"' in answer
+
+
 # ── When the whole panel is sent ─────────────────────────────────────────────────────────────────
 
 
