@@ -14,12 +14,40 @@ const panelOf = (element) => element?.closest?.("[data-source]");
 
 // --- Asking for a panel ---------------------------------------------------------------------------
 
-function ask(panel, search) {
+let latest = null; // the reader's latest question: its answer alone changes the address
+
+function get(panel, search, more) {
   delete panel.dataset.outdated;
-  return htmx.ajax("GET", panel.dataset.source + search, { source: panel, target: panel, swap: "outerMorph" });
+  const options = { source: panel, target: panel, swap: "outerMorph" };
+  return htmx.ajax("GET", panel.dataset.source + search, { ...options, ...more });
 }
 
+function ask(panel, search) {
+  latest = { search };
+  return get(panel, search, { question: latest });
+}
+
+document.addEventListener("htmx:before:swap", (event) => {
+  const { ctx } = event.detail;
+  // Meanwhile the reader went on, and this panel has been told to follow.
+  if ("follows" in ctx && ctx.follows !== location.search) event.preventDefault();
+  else if (ctx.hx && ctx.question !== latest) ctx.hx.replaceurl = null;
+});
+
 const query = (form) => "?" + new URLSearchParams(new FormData(form));
+
+// The address with what stands in a form's controls. The form's hidden fields say the same, unless its
+// panel has not followed the address yet.
+function queryOf(form) {
+  const controls = [...form.elements].filter((element) => element.name && element.type !== "hidden");
+  const search = new URLSearchParams(location.search);
+  search.set("valid", location.search.slice(1));
+  for (const { name } of controls) search.delete(name);
+  for (const [name, value] of new FormData(form)) {
+    if (controls.some((control) => control.name === name)) search.append(name, value);
+  }
+  return "?" + search;
+}
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-go]");
@@ -29,7 +57,8 @@ document.addEventListener("click", (event) => {
   if (!target) {
     // An embed has one panel: the lesson has the others.
     const lesson = document.querySelector(".embed-footer a");
-    window.open(lesson.pathname + link.search + link.hash, "_blank", "noopener");
+    const search = link.search.replace(/&?\b(theme|controls)=\w+/g, "");
+    window.open(lesson.pathname + search + link.hash, "_blank", "noopener");
     return;
   }
   ask(target, link.search);
@@ -46,7 +75,7 @@ for (const kind of ["change", "submit", "input"]) {
     clearTimeout(typing);
     if (kind === "submit") event.preventDefault();
     if (kind === "input" && !event.target.matches("input[name=to]")) return;
-    typing = setTimeout(() => ask(panelOf(form), query(form)), kind === "input" ? 450 : 0);
+    typing = setTimeout(() => ask(panelOf(form), queryOf(form)), kind === "input" ? 450 : 0);
   });
 }
 
@@ -115,10 +144,12 @@ let current = location.search;
 const following = followInSight(panels, follow, "400px");
 
 function follow(panel) {
-  // Whoever is writing keeps what they wrote: the end of a stream asks anyway, and what was refused
-  // is theirs to put right.
+  // Whoever is writing keeps what they wrote: the end of a stream asks anyway, what was refused is
+  // theirs to put right, and a text that the address does not have yet goes before the address.
   if (panel.querySelector("form.htmx-request, [aria-invalid]")) return;
-  ask(panel, location.search);
+  const text = panel.querySelector("textarea[data-submit]");
+  if (text && text.value !== text.defaultValue) ask(panel, query(text.form));
+  else get(panel, location.search, { follows: location.search });
 }
 
 document.addEventListener("htmx:after:history:update", (event) => {
@@ -131,6 +162,7 @@ document.addEventListener("htmx:after:history:update", (event) => {
 // --- While a model is being loaded, ask again now and then ----------------------------------------
 
 let expecting = 0;
+let pause = 1500;
 
 function expect() {
   clearTimeout(expecting);
@@ -138,9 +170,14 @@ function expect() {
   if (!waiting) return;
   expecting = setTimeout(async () => {
     const answer = await fetch(waiting.dataset.source + location.search).catch(() => null);
-    if (answer?.ok && !(await answer.text()).includes("data-waiting")) following.outdateAllBut(null);
-    else expect();
-  }, 1500);
+    if (answer?.ok && !(await answer.text()).includes("data-waiting")) {
+      pause = 1500;
+      following.outdateAllBut(null);
+    } else {
+      pause = answer ? 1500 : Math.min(2 * pause, 60_000);
+      expect();
+    }
+  }, pause);
 }
 
 expect();

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.checks import no_sideways_scroll
 
 PATH = "/chapters/translate"
 PATIENCE = 60_000  # a busy machine
@@ -161,6 +163,66 @@ def test_everything_works_without_scripts(new_page: Callable[..., Page]) -> None
     expect(page.locator("#verdict")).to_contain_text("√d_k")
     assert page.url.endswith("#ask")
     assert "text=It+rains." in page.url
+
+
+def test_of_several_quick_questions_the_last_one_counts(page: Page) -> None:
+    visit(page)
+    for head in range(1, 5):
+        page.evaluate("id => document.getElementById(id).click()", f"see-encoder.1.{head}")
+    wait_for_state(page, "?head=encoder.1.4")
+    expect(page.locator("#attention .opened h3")).to_have_text(
+        "Encoder self-attention, layer 1, head 4", timeout=PATIENCE
+    )
+
+
+def test_a_late_answer_to_another_panel_does_not_take_the_address_back(page: Page) -> None:
+    late: list[Route] = []
+    visit(page)
+    page.route("**/panels/next-tokens*", lambda route: late.append(route))
+    page.locator("#next-tokens").scroll_into_view_if_needed()
+    page.locator("[id='see-cross.1.1']").click()
+    wait_for_state(page, "?head=cross.1.1")
+    page.wait_for_timeout(300)
+    assert late
+    page.locator("[id='see-cross.2.1']").click()
+    wait_for_state(page, "?head=cross.2.1")
+    for route in late:
+        route.continue_()
+    page.unroute("**/panels/next-tokens*")
+    page.wait_for_timeout(1500)
+    wait_for_state(page, "?head=cross.2.1")
+    expect(page.locator("#attention .opened h3")).to_have_text("Cross-attention, layer 2, head 1")
+
+
+def test_a_refused_text_is_kept_while_something_else_is_looked_at(page: Page) -> None:
+    visit(page)
+    page.locator("#text").fill("x" * 501)
+    expect(page.locator("#text-problems")).to_contain_text("501 characters", timeout=PATIENCE)
+    page.locator("[id='see-encoder.1.2']").click()
+    wait_for_state(page, "?head=encoder.1.2")
+    page.locator("#text").scroll_into_view_if_needed()
+    page.wait_for_timeout(1000)
+    assert page.locator("#text").input_value() == "x" * 501
+    expect(page.locator("#text-problems")).to_contain_text("501 characters")
+
+
+def test_an_embed_stays_whole_and_the_lesson_shows_the_other_panels(page: Page) -> None:
+    page.set_default_timeout(PATIENCE)
+    page.goto("/embed/translate/heads?rank=true&theme=dark")
+    with page.expect_popup() as opened:
+        page.locator("#heads tbody a").first.click()
+    expect(opened.value.locator("#attention .opened h3")).to_be_visible()
+    assert "theme" not in opened.value.url
+    page.get_by_role("link", name="Hide the ranking").click()
+    wait_for_state(page, "?theme=dark")
+    page.wait_for_timeout(500)
+    expect(page.locator("h2")).to_have_text("Which heads matter for this sentence")
+
+
+@pytest.mark.parametrize("text", ["Donaudampfschiff" * 12, "x" * 501, "", "Hello.\n\nI am here."])
+def test_a_word_longer_than_the_screen_breaks(new_page: Callable[..., Page], text: str) -> None:
+    page = visit(new_page(width=320), f"?beam_size=1&text={text}".replace("\n", "%0A"))
+    no_sideways_scroll(page)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
