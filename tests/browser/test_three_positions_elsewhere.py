@@ -301,6 +301,17 @@ def test_letters_of_a_chart_keep_their_size_and_stay_inside(new_page: Callable, 
     assert [text for text, _, pixels in letters if not 10 <= pixels <= 13.5] == []
 
 
+@pytest.mark.parametrize("width", [320, 360, 768])
+def test_the_menu_of_files_opens_within_the_window(new_page: Callable, width: int) -> None:
+    page = new_page(width=width)
+    page.goto(PATH)
+    page.locator(".menu summary").click()
+    menu = page.locator(".menu ul").bounding_box()
+    assert menu["x"] >= 0
+    assert menu["x"] + menu["width"] <= width
+    expect(page.locator(".menu a").first).to_be_visible()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_selected_row_of_the_weights_keeps_its_fill(new_page: Callable, theme: str) -> None:
     page = new_page(color_scheme=theme)
