@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from app.chapters.translate_answers import Comparison
 from app.chapters.translate_tokens import Label, label
@@ -185,7 +186,7 @@ def _reason(start: int, end: int, identical: bool, before: Trace, after: Trace, 
     if not how.causal:
         reasons.append("positions now attend to what follows them")
     if not how.scaled:
-        reasons.append("scores are no longer divided by √d_k")
+        reasons.append(Markup("scores are no longer divided by √<i>d</i><sub>k</sub>"))
     if not how.positions:
         reasons.append("no position has a sinusoid any more")
     if how.silenced:
@@ -194,5 +195,5 @@ def _reason(start: int, end: int, identical: bool, before: Trace, after: Trace, 
             if len(how.silenced) == 1
             else f"{len(how.silenced)} heads are silent"
         )
-    text = ", and ".join(reasons)
+    text = Markup(", and ").join(reasons)
     return text[:1].upper() + text[1:] + "."

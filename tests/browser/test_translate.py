@@ -160,7 +160,7 @@ def test_everything_works_without_scripts(new_page: Callable[..., Page]) -> None
     assert "text=It%20rains." in page.url
     page.locator("#ask #scaled-false").check()
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("#verdict")).to_contain_text("√d_k")
+    expect(page.locator("#verdict")).to_contain_text("no longer divided by √dk")
     assert page.url.endswith("#ask")
     assert "text=It+rains." in page.url
 

@@ -91,7 +91,7 @@ def test_an_edit_of_the_last_token_is_read_by_nobody(client: TestClient) -> None
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"scaled": "false"}, "Scores are no longer divided by √d_k"),
+        ({"scaled": "false"}, "Scores are no longer divided by √"),
         ({"positions": "false"}, "No position has a sinusoid any more"),
         ({"silence": "encoder.1.1"}, "One head is silent"),
         ({"silence": "cross.1.1,cross.1.2"}, "2 heads are silent"),

@@ -58,6 +58,16 @@ def test_the_sentence_made_in_advance_needs_no_model(folder: Path) -> None:
     assert event.context["so_far"] == "Die Kinder spielen im Garten."
 
 
+def test_what_was_made_in_advance_waits_for_no_model_that_cannot_come() -> None:
+    settings = Settings()
+    app = create_app(settings, site=Site(settings, (Translate(),)))
+    with TestClient(app, base_url="http://a") as client:
+        page = client.get("/chapters/translate").text
+    assert "Translated in advance" in page
+    assert "still being loaded" not in page
+    assert "data-waiting" not in page
+
+
 def test_a_stream_without_a_model_ends_and_leaves_the_word_to_the_panel() -> None:
     settings = Settings()
     app = create_app(settings, site=Site(settings, (Translate(),)))
