@@ -6,6 +6,7 @@ A picture's cells are collected into one path a shade, so that a page of many he
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -162,18 +163,27 @@ def picture(weights: Array, *, causal: bool = False) -> Markup:
 
 
 def shades(weights: Array, *, causal: bool = False) -> Markup:
-    """The cells of one head as paths, one a shade; what is next to nothing is left blank."""
+    """The cells of one head as paths, one a shade; what is next to nothing is left blank.
+
+    >>> str(shades(np.array([[0.5, 0.5], [0.0, 1.0]])))
+    '<path class="w5" d="M0 0h2v1h-2z"/><path class="w10" d="M1 1h1v1h-1z"/>'
+    """
     steps = np.rint(weights * SHADES).astype(int)
     out = []
     if causal:
         n = weights.shape[0]
         stairs = "".join(f"H{i + 1}V{i + 1}" for i in range(n))
         out.append(f'<path class="future" d="M0 0{stairs}H{n}V0z"/>')
+    paths: dict[int, list[str]] = {}
+    for y, row in enumerate(steps.tolist()):
+        x = 0
+        for step, alike in groupby(row):
+            width = len(list(alike))
+            paths.setdefault(step, []).append(f"M{x} {y}h{width}v1h-{width}z")
+            x += width
     for step in range(1, SHADES + 1):
-        cells = np.argwhere(steps == step)
-        if len(cells):
-            path = "".join(f"M{x} {y}h1v1h-1z" for y, x in cells.tolist())
-            out.append(f'<path class="w{step}" d="{path}"/>')
+        if step in paths:
+            out.append(f'<path class="w{step}" d="{"".join(paths[step])}"/>')
     return Markup("".join(out))
 
 

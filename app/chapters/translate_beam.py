@@ -150,7 +150,7 @@ def _box(node: Node, x: float, y: float, css: str) -> Markup:
     ).format(
         fate=node.fate,
         css=css,
-        title=f"{joined(node.so_far)} ({node.fate}, log-probability {short(node.log_prob)})",
+        title=joined(node.so_far),
         x=x,
         top=y - _TALL / 2,
         w=_BOX,
