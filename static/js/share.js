@@ -15,12 +15,26 @@ async function copy(text) {
   }
 }
 
+// The link to the present state. A step or a prediction changes the address and leaves the link alone,
+// so it is renewed when somebody comes near.
+function renew(link) {
+  if (link) link.href = location.search || "?";
+  return link;
+}
+
+for (const kind of ["pointerover", "focusin"]) {
+  document.addEventListener(kind, (event) => {
+    const link = event.target.closest?.("a[id]");
+    if (link && document.querySelector(`[data-copy-link="${link.id}"]`)) renew(link);
+  });
+}
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("[data-copy], [data-copy-link]");
   if (!button) return;
   event.preventDefault();
   const source = document.getElementById(button.dataset.copy ?? button.dataset.copyLink);
-  const text = button.dataset.copyLink ? source.href : (source.value ?? source.textContent).trim();
+  const text = button.dataset.copyLink ? renew(source).href : (source.value ?? source.textContent).trim();
   const done = await copy(text);
   const label = (button.dataset.label ??= button.textContent);
   button.textContent = done ? "Copied" : "Select it and copy";

@@ -345,6 +345,21 @@ def test_the_steps_can_be_turned_to_both_ends_by_keyboard(page: Page) -> None:
     expect(title).to_have_text("Step 2 of 10: Project")
 
 
+def test_the_link_to_this_state_knows_the_step(new_page: Callable) -> None:
+    page = new_page(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(f"{PATH}?x3=2,1,0,0")
+    page.locator("#steps-next").click()
+    wait_for_state(page, "?x3=2,1,0,0&step=2")
+    link = page.locator("#here")
+    link.hover()
+    expect(link).to_have_attribute("href", "?x3=2,1,0,0&step=2")
+    page.locator("#steps-next").click()
+    wait_for_state(page, "?x3=2,1,0,0&step=3")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
 def test_an_answer_is_shown_and_hidden_where_the_focus_is(page: Page) -> None:
     page.goto(PATH)
     button = page.locator("#reveal3")
