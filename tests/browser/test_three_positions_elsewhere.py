@@ -230,6 +230,12 @@ def test_the_copied_code_works_in_a_page_of_another_origin(
         frame.wait_for_function(fits)
         sideways = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert frame.evaluate(sideways) == 0
+    heights = "[...document.querySelectorAll('iframe')].map(frame => frame.height)"
+    first = page.evaluate(heights)
+    for _ in range(12):
+        page.mouse.wheel(0, 900)
+        page.wait_for_timeout(50)
+    assert page.evaluate(heights) == first, "a frame changed its height as it came into sight"
     bench, steps, _, _, quiz = page.frames[1:]
     bench.locator("#x3-1").fill("7")
     expect(bench.locator("[id='head1.Q.3.1']")).to_have_text("7.000")
