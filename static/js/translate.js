@@ -36,8 +36,23 @@ document.addEventListener("htmx:before:swap", (event) => {
 
 const query = (form) => "?" + new URLSearchParams(new FormData(form));
 
-// The address with what stands in a form's controls. The form's hidden fields say the same, unless its
-// panel has not followed the address yet.
+// Links and forms hold the whole state, as it was when their panel was written. A panel that has not
+// followed the address yet is asked for what they change, on top of the address.
+const shown = new WeakMap(); // the state in a panel's links
+const start = location.search;
+
+function searchOf(link) {
+  const before = new URLSearchParams(shown.get(panelOf(link)) ?? start);
+  const after = new URLSearchParams(link.search);
+  const search = new URLSearchParams(location.search);
+  for (const name of new Set([...before.keys(), ...after.keys()])) {
+    if (before.get(name) === after.get(name)) continue;
+    if (after.has(name)) search.set(name, after.get(name));
+    else search.delete(name);
+  }
+  return search.size ? "?" + search : "";
+}
+
 function queryOf(form) {
   const controls = [...form.elements].filter((element) => element.name && element.type !== "hidden");
   const search = new URLSearchParams(location.search);
@@ -61,7 +76,7 @@ document.addEventListener("click", (event) => {
     window.open(lesson.pathname + search + link.hash, "_blank", "noopener");
     return;
   }
-  ask(target, link.search);
+  ask(target, searchOf(link));
   if (target !== panelOf(link)) target.scrollIntoView({ block: "start" });
 });
 
@@ -72,10 +87,19 @@ for (const kind of ["change", "submit", "input"]) {
   document.addEventListener(kind, (event) => {
     const form = (event.target.form ?? event.target).closest?.("form[data-ask]");
     if (!form) return;
-    clearTimeout(typing);
     if (kind === "submit") event.preventDefault();
-    if (kind === "input" && !event.target.matches("input[name=to]")) return;
-    typing = setTimeout(() => ask(panelOf(form), queryOf(form)), kind === "input" ? 450 : 0);
+    const typed = event.target.matches("input[name=to]");
+    if (kind === "input" && !typed) return;
+    // What was typed has been asked for by the time that its field is left, unless that was quick.
+    if (kind === "change" && typed && !typing) return;
+    clearTimeout(typing);
+    typing = setTimeout(
+      () => {
+        typing = 0;
+        ask(panelOf(form), queryOf(form));
+      },
+      kind === "input" ? 450 : 0,
+    );
   });
 }
 
@@ -136,6 +160,8 @@ function syncFields(panel) {
 document.addEventListener("htmx:after:swap", (event) => {
   const panel = panelOf(event.detail?.ctx?.target);
   if (!panel || event.detail.ctx.target.matches(".live")) return;
+  const { question } = event.detail.ctx;
+  shown.set(panel, question && question !== latest ? question.search : location.search);
   syncFields(panel);
   expect();
 });

@@ -194,6 +194,24 @@ def test_a_late_answer_to_another_panel_does_not_take_the_address_back(page: Pag
     expect(page.locator("#attention .opened h3")).to_have_text("Cross-attention, layer 2, head 1")
 
 
+def test_a_link_in_a_panel_that_has_not_followed_yet_changes_its_own_field(page: Page) -> None:
+    late: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if late:
+            route.continue_()
+        else:
+            late.append(route)
+
+    visit(page)
+    page.route("**/panels/next-tokens*", hold_the_first)
+    page.locator("[id='see-cross.1.1']").click()
+    wait_for_state(page, "?head=cross.1.1")
+    page.locator(".steps-list tbody tr:nth-child(3) a").click()
+    wait_for_state(page, "?head=cross.1.1&position=3")
+    assert late
+
+
 def test_a_refused_text_is_kept_while_something_else_is_looked_at(page: Page) -> None:
     visit(page)
     page.locator("#text").fill("x" * 501)
