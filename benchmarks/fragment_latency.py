@@ -7,7 +7,7 @@ In the process: parsing, calculating and writing one panel, wall time and the th
 Over HTTP: a server of its own with one worker, one connection that is kept, then eight at a time.
 "edits" say what stands on the screen, as the page's form does, and get the parts that differ.
 On screen: Chromium, from the keystroke's event to the frame after the answer is in the page, with
-the form's own pause of 120 ms after typing taken off, because it is chosen and not suffered.
+the form's own pause of 60 ms after typing taken off, because it is chosen and not suffered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 SLUG = "three-positions"
-DEBOUNCE_MS = 120.0
+DEBOUNCE_MS = 60.0
 REPEATED = "x3=2,-1,1,0"
 
 Row = tuple[str, str, str, str, str]
