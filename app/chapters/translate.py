@@ -155,7 +155,8 @@ class Translate:
         trace = await self._looked_into(parameters)
         if trace is None:
             return files.blank_trace_json(parameters.model, parameters.interventions)
-        return await files.trace_json(trace, parameters.sublayer or last_sublayer(trace))
+        sublayer = parameters.sublayer or last_sublayer(trace)
+        return await asyncio.to_thread(files.trace_json, trace, sublayer)
 
     async def _figure(self, parameters: Parameters) -> bytes:
         trace = await self._looked_into(parameters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -105,10 +104,10 @@ def interventions_json(how: Interventions) -> dict[str, Any]:
     }
 
 
-async def trace_json(trace: Trace, sublayer: str) -> bytes:
+def trace_json(trace: Trace, sublayer: str) -> bytes:
     """Every array of one pass; the vectors of one sub-layer (`stack.layer.kind`, from 1).
 
-    Written head by head with pauses between, so that other requests are answered meanwhile.
+    Several megabytes for a long sentence, which take a second to write.
     """
     stack, layer, kind = sublayer.split(".")
     chosen = trace.sublayers[f"{stack}.{int(layer) - 1}.{kind}"]
@@ -138,22 +137,19 @@ async def trace_json(trace: Trace, sublayer: str) -> bytes:
         ("decoder", trace.decoder),
         ("cross", trace.cross),
     ):
-        layers = []
-        for heads in stacked:
-            written = []
-            for weights in heads:
-                written.append(json.dumps(weights.tolist()))
-                await asyncio.sleep(0)
-            layers.append(f"[{','.join(written)}]")
+        # head by head: one call for all of them would keep other threads waiting
+        layers = [
+            f"[{','.join(json.dumps(weights.tolist()) for weights in heads)}]" for heads in stacked
+        ]
         parts.append(f'"{name}":[{",".join(layers)}]')
-    vectors = []
-    for name, array in (
-        ("output", chosen.output),
-        ("residual_sum", chosen.residual_sum),
-        ("layer_norm", chosen.layer_norm),
-    ):
-        vectors.append(f'"{name}":{json.dumps(array.tolist())}')
-        await asyncio.sleep(0)
+    vectors = [
+        f'"{name}":{json.dumps(array.tolist())}'
+        for name, array in (
+            ("output", chosen.output),
+            ("residual_sum", chosen.residual_sum),
+            ("layer_norm", chosen.layer_norm),
+        )
+    ]
     parts.append(f'"sublayer":{{"name":{json.dumps(sublayer)},{",".join(vectors)}}}')
     return (",".join(parts) + "}").encode("ascii")
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from app.web.errors import answers
-from app.web.pages import html, state_context
+from app.web.pages import html, state_context, written
 from app.web.routing import Route
 from app.web.security import FRAMEABLE
 from app.web.site import Site, block_name
@@ -21,11 +21,19 @@ def routes(site: Site) -> list[BaseRoute]:
         panel = site.panel(chapter, request)
         context = await state_context(site, request, chapter, "embed", panel.slug)
         context["panel"] = panel
-        context["panel_html"] = site.templates.block(chapter.template, block_name(panel), context)
-        context["head_html"] = site.templates.block(chapter.template, "head", context)
-        context["scripts_html"] = site.templates.block(chapter.template, "scripts", context)
-        page = site.templates.page("embed.html", context)
-        return html(request, page, 422 if context["parsed"].problems else 200)
+
+        def write() -> str:
+            for part, block in (
+                ("panel_html", block_name(panel)),
+                ("head_html", "head"),
+                ("scripts_html", "scripts"),
+            ):
+                context[part] = site.templates.block(chapter.template, block, context)
+            return site.templates.page("embed.html", context)
+
+        return html(
+            request, await written(chapter, write), 422 if context["parsed"].problems else 200
+        )
 
     answer = answers(site, "page", embed)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -26,11 +29,8 @@ def routes(site: Site) -> list[BaseRoute]:
     async def chapter_page(request: Request) -> Response:
         chapter = site.chapter(request)
         context = await state_context(site, request, chapter, "page")
-        return html(
-            request,
-            site.templates.page(chapter.template, context),
-            422 if context["parsed"].problems else 200,
-        )
+        page = await written(chapter, lambda: site.templates.page(chapter.template, context))
+        return html(request, page, 422 if context["parsed"].problems else 200)
 
     return [
         Route("/", answers(site, "page", index)),
@@ -55,6 +55,18 @@ async def state_context(
     context["parsed"] = parsed
     context["query"] = query
     return context
+
+
+async def written(chapter: Chapter[Any], write: Callable[[], str]) -> str:
+    """What `write` makes of a chapter's template.
+
+    A chapter that waits for a model shows what the model said in thousands of cells. For a long
+    sentence that takes half a second, in which others want to be answered: another thread does it.
+    The quick chapters are spared the change of threads.
+    """
+    if inspect.iscoroutinefunction(chapter.context):
+        return await run_in_threadpool(write)
+    return write()
 
 
 def html(

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from app.chapters.contract import Chapter, Panel
 from app.web.errors import answers
-from app.web.pages import html, state_context
+from app.web.pages import html, state_context, written
 from app.web.parts import Parts, RecentParts
 from app.web.routing import Route
 from app.web.site import Site, block_name
@@ -52,7 +52,9 @@ def routes(site: Site) -> list[BaseRoute]:
         chapter = site.chapter(request)
         panel = site.panel(chapter, request)
         context = await state_context(site, request, chapter, "fragment", panel.slug)
-        fragment = site.templates.block(chapter.template, block_name(panel), context)
+        fragment = await written(
+            chapter, lambda: site.templates.block(chapter.template, block_name(panel), context)
+        )
         if context["parsed"].problems:
             # The address stays that of the last valid state: what is refused is not worth a
             # bookmark.
