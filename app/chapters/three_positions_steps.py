@@ -172,15 +172,18 @@ TITLES: Final = tuple(title for title, *_ in _STEPS)
 def step(now: Calculation, position: int, number: int) -> Step:
     """Step `number` (from 1) of the walk of `position` (from 1)."""
     title, section, prose, patterns = _STEPS[number - 1]
+    room = MOST_FORMULAS - len(patterns) + 1  # for a pattern's own, so that each has its formula
     addresses = [
-        address for pattern in patterns for address in _addresses(now, pattern.format(i=position))
+        address
+        for pattern in patterns
+        for address in _addresses(now, pattern.format(i=position))[:room]
     ]
     return Step(
         number,
         title,
         section,
         tuple(prose(_Walk(now, position))),
-        tuple(explain(now, address) for address in addresses[:MOST_FORMULAS]),
+        tuple(explain(now, address) for address in addresses),
     )
 
 

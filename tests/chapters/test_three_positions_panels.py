@@ -66,6 +66,19 @@ def test_both_scalings_open_in_their_own_state(client: TestClient) -> None:
         assert f'href="{wanted}"' in text
 
 
+@pytest.mark.parametrize("number", range(1, 11))
+def test_a_step_shows_a_formula_of_each_thing_that_it_speaks_of(
+    client: TestClient, number: int
+) -> None:
+    """And four at most. Joining ends with the output projection."""
+    document = read(client.get(f"{PAGE}/panels/steps?step={number}").text)
+    titles = [element.text for element in document.all("figcaption")]
+    assert 1 <= len(titles) <= 4
+    if number == 9:
+        assert titles[0].startswith("Concatenation for position 3")
+        assert titles[-1].startswith("Output of the attention sublayer"), titles
+
+
 @pytest.mark.parametrize(
     ("low", "high"),
     [(0, 1), (0, 1e-9), (0, 2.527), (-4, 5), (0.1, 0.7), (999_992, 1e6), (0, 4.2e5), (-1e6, 1e6)],
