@@ -188,19 +188,11 @@ class Desk:
         self, model: str, source: tuple[int, ...], given: tuple[int, ...], how: Interventions
     ) -> tuple[Token, ...]:
         """`given` and what the model writes after it, always taking the likeliest token."""
-        most = min(len(source) + MOST_EXTRA - 1, len(given) + MOST_CONTINUED)
-
-        async def write() -> tuple[Token, ...]:
-            ids = given
-            while True:
-                # What stands last is predicted, not read: any token will do there.
-                trace = await self._ask.trace(model, source, (*ids, source[-1]), how)
-                written = trace.predicted[:-1]
-                if written[-1].kind == "end" or len(ids) >= most:
-                    return written
-                ids = (*ids, trace.next_tokens[-1][0].token.id)
-
-        return await self._once("continued", (model, source, given, how), write)
+        key = (model, source, given, how)
+        most = len(source) + MOST_EXTRA
+        return await self._once(
+            "continued", key, lambda: self._ask.continued(model, source, given, most, how)
+        )
 
     async def _once(self, kind: str, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         lock = self._asking.setdefault((kind, key), asyncio.Lock())
@@ -239,9 +231,6 @@ def in_lines(text: str, sentences: Iterable[str]) -> str:
 
 PRECOMPUTED: Final = Options(history=True)
 """How the sentence was translated that is on the page before a model is ready."""
-
-MOST_CONTINUED: Final = 40
-"""Tokens that are written after an edit: each is a pass through the whole model."""
 
 MOST_EXTRA: Final = 50
 """A translation is at most so many tokens longer than its source (§6.1)."""

@@ -115,13 +115,8 @@ class LocalModel:
         on_found: decoding.OnFound | None = None,
     ) -> None:
         """Translate sentences together; each goes to `on_found` as soon as it is done."""
-        steps: Steps
-        if options.interventions.any:
-            steps = UncachedSteps(self.model, model_interventions(options.interventions))
-        else:
-            steps = CachedSteps(self._prepared)
         search(
-            steps,
+            self._steps(options.interventions),
             self.config,
             [work.ids for work in batch],
             SearchOptions(options.beam_size, options.alpha, history=options.history),
@@ -129,6 +124,35 @@ class LocalModel:
             on_found=on_found,
             device=self.device,
         )
+
+    def _steps(self, interventions: Interventions) -> Steps:
+        if interventions.any:
+            return UncachedSteps(self.model, model_interventions(interventions))
+        return CachedSteps(self._prepared)
+
+    def continued(
+        self,
+        source: Sequence[int],
+        given: Sequence[int],
+        most: int,
+        interventions: Interventions,
+    ) -> tuple[Token, ...]:
+        """`given` and what the model writes after it: the likeliest token, until END or `most`."""
+        src, read, _, target = self._pass(source, (*given, EOS_ID))
+        written = list(target[:-1])
+        most = min(most, self.config.max_len - 1)  # all of them are read, the last one in vain
+        never = [self.config.pad_id, self.config.bos_id, self.config.unk_id]  # as in a search
+        steps = self._steps(interventions)
+        with torch.inference_mode():
+            steps.start(src, 1, max(most, len(written)) + 1)
+            for token in read[0]:
+                logits = steps.step(token[None], None)
+            while len(written) < most and written[-1:] != [EOS_ID]:
+                logits[:, never] = -torch.inf
+                best = logits[0, : self.config.vocab_size].argmax()
+                written.append(int(best))
+                logits = steps.step(best[None], None)
+        return self.tokens(written)
 
     def sentence(self, work: Work, found: decoding.Found, options: Options) -> Sentence:
         """A search's result in the page's terms."""

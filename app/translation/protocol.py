@@ -352,6 +352,19 @@ class Translator(Protocol):
         The source gets its END if it lacks it; the target is taken as it is.
         """
 
+    async def continued(
+        self,
+        model: str,
+        source: Sequence[int],
+        given: Sequence[int],
+        most: int,
+        interventions: Interventions = Interventions(),
+    ) -> tuple[Token, ...]:
+        """`given` and what the model writes after it, always taking the likeliest token.
+
+        It ends with END, or at `most` tokens, those given among them.
+        """
+
     async def head_importance(
         self, model: str, source: Sequence[int], target: Sequence[int]
     ) -> tuple[HeadImportance, ...]:

@@ -210,6 +210,18 @@ class TranslationService:
         ready = self._inside(model, source, target, interventions)
         return await self._call(lambda: ready.trace(source, target, interventions))
 
+    async def continued(
+        self,
+        model: str,
+        source: Sequence[int],
+        given: Sequence[int],
+        most: int,
+        interventions: Interventions = Interventions(),  # noqa: B008 (frozen)
+    ) -> tuple[Token, ...]:
+        """`given` and what the model writes after it, always taking the likeliest token."""
+        ready = self._inside(model, source, given, interventions)
+        return await self._call(lambda: ready.continued(source, given, most, interventions))
+
     async def head_importance(
         self, model: str, source: Sequence[int], target: Sequence[int]
     ) -> tuple[HeadImportance, ...]:

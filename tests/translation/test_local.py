@@ -149,6 +149,30 @@ def test_without_positions_order_is_invisible(local: LocalModel) -> None:
     assert not np.allclose(a.log_probs, b.log_probs, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "how", [Interventions(), Interventions(positions=False), Interventions(causal=False)]
+)
+def test_what_is_written_on_is_what_the_passes_find_likeliest(
+    local: LocalModel, how: Interventions
+) -> None:
+    """Against one whole pass a token, whose last row predicts the next."""
+    source, given = local.work(SOURCE).ids, [5, 6]
+    written = ids(local.continued(source, given, 9, how))
+    assert written[:2] == given
+    assert len(written) == 9 or written[-1] == 3
+    for end in range(2, len(written)):
+        trace = local.trace(source, [*written[:end], 3], how)
+        row = np.delete(trace.log_probs[-1], [0, 1, 2])  # padding, START and unknown: never written
+        assert int(row.argmax()) + 3 == written[end]
+
+
+@pytest.mark.parametrize("given", [[5, 3], [5] * 9])
+def test_nothing_is_written_after_the_end_or_beyond_the_limit(
+    local: LocalModel, given: list[int]
+) -> None:
+    assert ids(local.continued(local.work(SOURCE).ids, given, 9, Interventions())) == given
+
+
 def test_head_importance_is_the_trace_s_difference(local: LocalModel) -> None:
     source, target = local.work(SOURCE).ids, [9, 8, 7, 3]
     heads = local.head_importance(source, target)

@@ -363,6 +363,9 @@ def test_questions_about_the_inside(models_folder: Path) -> None:
         assert trace.model == "en-de"
         assert (await service.head_importance("en-de", source, [5, 3]))[0].change <= 0.5
         assert len(await service.cache_steps("en-de", source, [5, 3])) == 2
+        written = await service.continued("en-de", source, [5], 4)
+        assert written[0].id == 5
+        assert 1 < len(written) <= 4
         for ids in ([5] * 200, [10**6]):
             with pytest.raises(BadRequest):
                 await service.trace("en-de", source, ids)
