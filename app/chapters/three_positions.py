@@ -32,9 +32,8 @@ EXAMPLE: Final = "three_positions"
 EXAMPLE_FILES: Final = (
     (f"{SLUG}/calculate.py", "The calculation as a Python script"),
     (f"{SLUG}/states.json", "24 states as JSON"),
-    (f"{SLUG}/example.toml", "The worked example’s numbers"),
 )
-"""What lies in the worked example's folder, and is the same in every state."""
+"""What lies in the chapter's own example's folder, and is the same in every state."""
 PROJECTIONS: Final = frozenset({"identity", "swapped", "averaged"})
 """The output projections that the prose compares."""
 
@@ -54,18 +53,27 @@ class ThreePositions:
     template = "chapters/three-positions.html"
     uses_plotly = False  # loaded by the one figure that draws with it, once somebody opens it
     panels = (
-        Panel("bench", "The bench: edit, and see every number follow", 2300),
-        Panel("steps", "One step at a time", 460),
-        Panel("sweep", "Move one input and see who notices", 420),
-        Panel("reading", "The lesson in words", 4200),
+        Panel("bench", "The bench: edit, and see every number follow", 3840),
+        Panel("steps", "One step at a time", 800),
+        Panel("sweep", "Move one input and see who notices", 380),
+        Panel("reading", "The lesson in words", 5000),
         Panel("quiz", "Check yourself", 900),
     )
 
-    def __init__(self, examples: Mapping[str, WorkedExample]) -> None:
-        """`examples` by folder name; `EXAMPLE` is the one that the prose is about."""
+    def __init__(
+        self, examples: Mapping[str, WorkedExample], folder: Path = WORKED_EXAMPLES
+    ) -> None:
+        """`examples` by their names in `folder`; `EXAMPLE` is the one that the prose is about."""
+        self._folder = folder
         others = [example for slug, example in examples.items() if slug != EXAMPLE]
         self.languages = Languages([examples[EXAMPLE], *others])
         self.downloads = (
+            Download(
+                "worked-example.toml",
+                "application/toml",
+                "The worked example’s numbers",
+                self._toml,
+            ),
             Download("states.csv", "text/csv; charset=utf-8", "24 states as CSV", _states),
             Download("state.json", "application/json", "This state as JSON", self._json),
             Download("state.csv", "text/csv; charset=utf-8", "This state as CSV", self._csv),
@@ -131,6 +139,9 @@ class ThreePositions:
             "layer_norm": now.layer_norm.tolist(),
         }
 
+    def _toml(self, parameters: Parameters) -> bytes:
+        return (self._folder / parameters.example / "example.toml").read_bytes()
+
     def _json(self, parameters: Parameters) -> bytes:
         return as_json(self.api(parameters))
 
@@ -167,7 +178,7 @@ def load(folder: Path = WORKED_EXAMPLES) -> ThreePositions:
                 raise refusal
         raise WorkedExampleError(f"{EXAMPLE}/example.toml", "", "is missing")
     _check(own)
-    return ThreePositions(library.examples)
+    return ThreePositions(library.examples, folder)
 
 
 def _check(own: WorkedExample) -> None:

@@ -49,9 +49,7 @@ ROLES: Final = {"Q": "query", "K": "key", "V": "value", "weights": "weight"}
 """The colour of what a number was made of."""
 
 
-OF_THE_CHAPTERS_OWN: Final = frozenset(
-    {"calculate.py", "example.toml", "states.json", "states.csv"}
-)
+OF_THE_CHAPTERS_OWN: Final = frozenset({"calculate.py", "states.json", "states.csv"})
 """Files that only the chapter's own worked example has."""
 
 

@@ -79,6 +79,11 @@ class Language:
         self.projections = tuple(choice.name for choice in example.output_projections)
         self.texts: Mapping[str, str] = _as_text(self.default)
         """Every field in the canonical order, with its default as a query would write it."""
+        self.sizes = (
+            f"{_counted(example.n, 'position')}, {_counted(example.d_model, 'coordinate')}, "
+            f"{_counted(example.h, 'head')}"
+        ).capitalize()
+        """In words, to begin a sentence."""
         self.original = self.calculate(self.default)
         self.addresses = frozenset(map(str, addresses.everything(self.original)))
 
@@ -94,6 +99,22 @@ class Language:
             parameters.beta,
             parameters.epsilon,
         )
+
+
+_COUNTS: Final = (
+    *("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
+
+
+def _counted(count: int, thing: str) -> str:
+    """So many, in words where that is usual.
+
+    >>> _counted(3, "position"), _counted(1, "head"), _counted(16, "head")
+    ('three positions', 'one head', '16 heads')
+    """
+    number = _COUNTS[count] if count < len(_COUNTS) else str(count)
+    return f"{number} {thing}" if count == 1 else f"{number} {thing}s"
 
 
 class Languages:

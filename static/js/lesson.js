@@ -15,11 +15,19 @@ const byId = (id) => document.getElementById(id);
 
 // --- Links that change one field of the state: open a number, go to a step -------------------------
 
+const DEFAULTS = { step: "1" }; // what an address leaves out
+
 let returnTo = null; // id of the link to focus when the arithmetic is closed
 let opening = false;
 
 function setField(name, value) {
   for (const field of document.querySelectorAll(`input[type="hidden"][name="${name}"]`)) field.value = value;
+}
+
+// Of a panel without the bench beside it, in an embed.
+function ask(panel, search) {
+  const source = panel.getAttribute("hx-get");
+  window.htmx.ajax("GET", source + search, { source: panel, target: panel, swap: "outerMorph" });
 }
 
 function refresh(panel) {
@@ -36,7 +44,7 @@ document.addEventListener("click", (event) => {
   const { pathname, search, searchParams } = new URL(link.href);
   if (pathname !== location.pathname) return;
   event.preventDefault();
-  const value = searchParams.get(name) ?? "";
+  const value = searchParams.get(name) ?? DEFAULTS[name] ?? "";
   if (name === "show") {
     opening = value !== "";
     if (opening) returnTo = link.closest("table.matrix") ? link.id : value;
@@ -44,10 +52,7 @@ document.addEventListener("click", (event) => {
   if (stateForm()) {
     setField(name, value);
     refresh(panel);
-  } else {
-    const source = panel.getAttribute("hx-get");
-    window.htmx.ajax("GET", source + search, { source: panel, target: panel, swap: "outerMorph" });
-  }
+  } else ask(panel, search);
 });
 
 // An answer leaves out the numbers that it does not change, so the state in their links grows old. The
@@ -72,18 +77,23 @@ document.addEventListener("click", (event) => {
   window.htmx.trigger(form, "htmx:abort");
   const shown = encodeURIComponent(form.elements.shown.value);
   const address = `${form.getAttribute("hx-get")}${link.search}${link.search ? "&" : "?"}shown=${shown}`;
-  window.htmx.ajax("GET", address, { source: link, target: bench, swap: "outerMorph" });
+  window.htmx.ajax("GET", address, { source: bench, target: bench, swap: "outerMorph" });
   bench.scrollIntoView({ block: "start" });
 });
 
 // Predictions travel with the state, until its numbers change: then they would answer other questions.
 document.addEventListener("submit", (event) => {
   const quiz = event.target;
-  if (!quiz.matches("[data-quiz]") || !stateForm() || !window.htmx) return;
+  const panel = quiz.closest("[data-panel]");
+  if (!quiz.matches("[data-quiz]") || !window.htmx) return;
   event.preventDefault();
+  if (!stateForm()) {
+    ask(panel, `?${new URLSearchParams(new FormData(quiz, event.submitter))}`);
+    return;
+  }
   for (const field of quiz.querySelectorAll('input[name^="guess"]')) setField(field.name, field.value);
   setField("reveal", event.submitter?.name === "reveal" ? event.submitter.value : "0");
-  refresh(quiz.closest("[data-panel]"));
+  refresh(panel);
 });
 
 document.addEventListener("input", (event) => {
@@ -149,7 +159,7 @@ function manageFocus() {
 
 document.addEventListener("htmx:after:swap", (event) => {
   const status = event.detail?.ctx?.response?.status ?? 200;
-  if (status < 400 || status === 422) trouble(false);
+  if (status < 400 || status === 422) trouble(event, false);
   const form = stateForm();
   if (form) syncFields(form);
   arrangeTables();
@@ -164,13 +174,16 @@ function numbersOf(search) {
 }
 
 let current = numbersOf(location.search);
+let guessed = /guess|reveal/.test(location.search);
 const below = followInSight(followers, (panel) => window.htmx.trigger(panel, "refresh"), "300px");
 
-function followNumbers(source) {
+function followNumbers(panel) {
   const numbers = numbersOf(location.search);
-  if (numbers === current) return;
+  const dropped = guessed && !/guess|reveal/.test(location.search);
+  guessed = /guess|reveal/.test(location.search);
+  if (numbers === current && !dropped) return;
   current = numbers;
-  below.outdateAllBut(source?.closest?.("[data-panel]"));
+  below.outdateAllBut(panel);
 }
 
 // The address, and the panels that follow it, change once the new numbers are painted: a browser takes
@@ -180,21 +193,31 @@ document.addEventListener("htmx:before:history:update", (event) => {
   if (change.type !== "replace") return;
   event.preventDefault();
   afterPaint(() => {
+    const panel = sourceElement?.closest?.("[data-panel]");
+    const form = stateForm();
+    if (form && panel && !panel.contains(form) && numbersOf(new URL(change.path, location).search) !== current) {
+      // It was asked before the last edit and came after it.
+      window.htmx.trigger(panel, "refresh");
+      return;
+    }
     history.replaceState({ htmx: true }, "", change.path);
-    followNumbers(sourceElement);
+    followNumbers(panel);
   });
 });
 
 // --- Trouble on the line --------------------------------------------------------------------------
 
-function trouble(is) {
-  for (const line of document.querySelectorAll("[data-trouble]")) line.hidden = !is;
+function trouble(event, is) {
+  if (is) opening = false;
+  const source = event.detail?.ctx?.sourceElement ?? event.target;
+  const line = source?.closest?.("[data-panel]")?.querySelector("[data-trouble]");
+  if (line) line.hidden = !is;
 }
 
 document.addEventListener("htmx:response:error", (event) => {
-  if (event.detail?.ctx?.response?.status !== 422) trouble(true);
+  if (event.detail?.ctx?.response?.status !== 422) trouble(event, true);
 });
-document.addEventListener("htmx:error", () => trouble(true));
+document.addEventListener("htmx:error", (event) => trouble(event, true));
 
 // --- Start ----------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ const loading = new Map();
 function library(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   if (!loading.has(url)) {
-    // The policy forbids style elements; the rules that Plotly would write are in plot.css, and this
-    // element tells it so.
+    // The policy forbids style elements; the rules that Plotly would write are in
+    // three_positions_plot.css, and this element tells it so.
     const mark = document.createElement("template");
     mark.id = "plotly.js-style-global";
     mark.className = "no-inline-styles";

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 PATH = "/chapters/three-positions"
 
@@ -144,12 +144,12 @@ def test_trouble_on_the_line_is_told_and_keeps_the_page(new_page: Callable) -> N
     page.goto(PATH)
     page.route("**/panels/bench**", lambda route: route.fulfill(status=503, body="no"))
     page.locator("#x1-1").fill("5")
-    expect(page.locator("[data-trouble]")).to_be_visible()
+    expect(page.locator("#bench [data-trouble]")).to_be_visible()
     expect(page.locator("#x1-1")).to_have_value("5")
     page.unroute("**/panels/bench**")
     page.locator("#x1-1").press("Enter")
     wait_for_state(page, "?x1=5,0,1,0")
-    expect(page.locator("[data-trouble]")).to_be_hidden()
+    expect(page.locator("#bench [data-trouble]")).to_be_hidden()
 
 
 # ── Show the arithmetic ──────────────────────────────────────────────────────────────────────────
@@ -272,6 +272,22 @@ def test_panels_below_follow_the_bench(page: Page) -> None:
     expect(page.locator("#steps")).to_contain_text("nothing is struck out")
     page.locator("#sweep").scroll_into_view_if_needed()
     expect(page.locator("#sweep")).to_contain_text("Every position notices")
+
+
+def test_a_late_answer_does_not_take_an_edit_back(page: Page) -> None:
+    """A step is asked for, and while its answer is on its way a cell is changed."""
+    page.goto(PATH)
+    held: list[Route] = []
+    page.route("**/panels/steps*", lambda route: held.append(route), times=1)
+    page.locator("#steps-next").click()
+    page.locator("#x3-1").fill("2")
+    wait_for_state(page, "?x3=2,1,0,0&step=2")
+    held[0].continue_()
+    page.locator("#steps").scroll_into_view_if_needed()
+    expect(page.locator("#steps h3")).to_have_text("Step 2 of 10: Project")
+    page.wait_for_timeout(300)
+    wait_for_state(page, "?x3=2,1,0,0&step=2")
+    expect(page.locator("#steps-next")).to_have_attribute("href", "?x3=2,1,0,0&step=3")
 
 
 def test_predict_then_reveal(page: Page) -> None:

@@ -110,11 +110,31 @@ def test_files_are_offered_for_the_example_that_is_shown(folder: Path) -> None:
         return {address.partition("?")[0].rpartition("/")[2]: address for address in addresses}
 
     own = files("")
-    assert {"calculate.py", "states.json", "states.csv", "example.toml", "state.json"} <= set(own)
+    assert {
+        "calculate.py",
+        "states.json",
+        "states.csv",
+        "worked-example.toml",
+        "state.json",
+    } <= set(own)
     others = files("?example=other")
-    assert set(own) - set(others) == {"calculate.py", "states.json", "states.csv", "example.toml"}
+    assert set(own) - set(others) == {"calculate.py", "states.json", "states.csv"}
     assert all("example=other" in address for address in others.values())
     assert client.get(others["state.json"]).json()["inputs"]["example"] == "other"
+    text = (folder / "other" / "example.toml").read_text(encoding="utf-8")
+    assert client.get(others["worked-example.toml"]).text == text
+    assert client.get(own["worked-example.toml"]).text == OWN
+
+
+def test_the_page_counts_what_the_example_has(folder: Path) -> None:
+    add(folder, "other", other(4, 6, 3))
+    client = TestClient(create_app(Settings(), chapters=[load(folder)]), base_url="http://a")
+    pages = {
+        query: client.get(f"/chapters/three-positions{query}").text
+        for query in ("", "?example=other")
+    }
+    assert "Three positions, four coordinates, two heads, every weight set by hand" in pages[""]
+    assert "Four positions, six coordinates, three heads, every weight" in pages["?example=other"]
 
 
 def test_a_last_state_of_another_example_does_no_harm(folder: Path) -> None:
