@@ -1,6 +1,6 @@
 """How fast the translator is beside its peers: the same weights, sentences, beam and stopping rule.
 
-    python benchmarks/translation_speed.py model_weights/en-de
+    python benchmarks/translation_speed.py
 
 Needs `pip install .[peers]`. Each engine runs in a process of its own, one after another, with 1
 and with 2 threads: sentences one by one (the mean of all), and a batch of 64. Every sentence counts
@@ -28,6 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's app
 
+MODEL = Path(__file__).resolve().parent.parent / "model_weights" / "en-de"
 BEAM_SIZE = 4
 ROUNDS = 8  # of the sentences
 BATCH_ROUNDS = 3
@@ -61,7 +62,7 @@ SENTENCES = (
 def main() -> None:
     """Run every engine in turn and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, nargs="?", default=MODEL)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--engines", nargs="+", default=ENGINES, choices=ENGINES)
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
