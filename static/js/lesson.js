@@ -58,7 +58,7 @@ document.addEventListener("click", (event) => {
 // An answer leaves out the numbers that it does not change, so the state in their links grows old. The
 // address has the present one.
 function completeLink(event) {
-  const link = event.target.closest?.('[data-field="show"] a[href^="?"][href*="show="]');
+  const link = event.target.closest?.('[data-panel]:has(form[data-state]) a[href^="?"][href*="show="]');
   if (!link) return;
   const rest = location.search.slice(1).split("&").filter((pair) => pair && !pair.startsWith("show="));
   link.href = `?${[...rest, `show=${new URL(link.href).searchParams.get("show")}`].join("&")}`;

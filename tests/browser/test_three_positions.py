@@ -372,6 +372,12 @@ def test_links_of_numbers_that_an_edit_left_alone_have_the_present_state(page: P
     link = page.locator("[id='head1.weights.2.2']")
     link.focus()
     expect(link).to_have_attribute("href", "?x3=2,1,0,0&show=head1.weights.2.2")
+    prose = page.locator("#reading a[href*='show=']").first
+    prose.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)  # the panel follows the edit first
+    states = prose.get_attribute("href")
+    prose.hover()
+    expect(prose).to_have_attribute("href", states or "")
     link.click()
     wait_for_state(page, "?x3=2,1,0,0&show=head1.weights.2.2")
     link = page.locator("[id='head1.weights.1.1']")
