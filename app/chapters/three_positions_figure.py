@@ -46,18 +46,12 @@ def head_rows(steps: AttentionSteps, number: int, selected: int, prefix: str = "
     """
     n = steps.weights.shape[0]
     width, height = size(n)
-    name = f"{prefix}rows-{number}"
+    name = escape(f"{prefix}rows-{number}")
     return Markup(
-        '<svg data-part id="{name}" class="rows" viewBox="0 0 {w:g} {h:g}" width="{w:g}" '
-        'height="{h:g}" role="img" aria-labelledby="{name}-title">'
-        '<title id="{name}-title">{title}</title>{hatch}{body}</svg>'
-    ).format(
-        w=width,
-        h=height,
-        name=name,
-        title=describe(steps, number),
-        hatch=_hatch(f"{name}-hatch"),
-        body=_body(steps, selected, f"{name}-hatch"),
+        f'<svg data-part id="{name}" class="rows" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" role="img" aria-labelledby="{name}-title">'
+        f'<title id="{name}-title">{describe(steps, number)}</title>{_hatch(f"{name}-hatch")}'
+        f"{_body(steps, selected, f'{name}-hatch')}</svg>"
     )
 
 
@@ -103,7 +97,7 @@ def whole(calculation: Calculation, selected: int = 0) -> str:
     )
 
 
-def _body(steps: AttentionSteps, selected: int, hatch: str) -> Markup:
+def _body(steps: AttentionSteps, selected: int, hatch: str) -> str:
     weights, allowed = steps.weights.tolist(), steps.mask.tolist()
     n = len(weights)
     out = []
@@ -129,16 +123,16 @@ def _body(steps: AttentionSteps, selected: int, hatch: str) -> Markup:
                 f'height="{tall:.3f}" rx="2"/>'
             )
             out.append(f'<text {middle} y="{base - tall - 3:.3f}">{short(weights[i][j])}</text>')
-    return Markup("".join(out))
+    return "".join(out)
 
 
 def _x(j: int) -> float:
     return _LEFT + j * (_BAR + _GAP)
 
 
-def _hatch(name: str) -> Markup:
-    return Markup(
-        '<defs><pattern id="{}" width="6.5" height="6.5" patternUnits="userSpaceOnUse" '
+def _hatch(name: str) -> str:
+    return (
+        f'<defs><pattern id="{name}" width="6.5" height="6.5" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)"><rect class="line" width="1.2" height="6.5"/>'
         "</pattern></defs>"
-    ).format(name)
+    )

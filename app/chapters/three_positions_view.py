@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -45,23 +45,30 @@ class Matrix(NamedTuple):
     columns: tuple[Markup, ...]
     lines: list[Line]
 
-    def rows(self, open_: str, prefix: str = "") -> Markup:
-        """The body's rows; `open_` is the address of this state up to a number's own address.
+    def table(self, open_: str, prefix: str = "") -> Markup:
+        """As HTML; `open_` is the address of this state up to a number's own address.
 
-        `prefix` goes before each id. Written here and not in a template: this loop runs for every
-        number of the bench at every keystroke.
+        `prefix` goes before each id. Written here and not in a template: this runs for every number
+        of the bench at every keystroke.
         """
-        link, start = str(escape(open_)), f"{prefix}row-{self.id}-"
-        return Markup(
-            "\n".join(
-                f'<tr data-part id="{start}{at}"{attributes}><th scope="row">{label}</th>'
-                + "".join(
+        link, name = str(escape(open_)), self.id
+        columns = "".join([f'<th scope="col">{column}</th>' for column in self.columns])
+        rows = [
+            f'<tr data-part id="{prefix}row-{name}-{at}"{attributes}><th scope="row">{label}</th>'
+            + "".join(
+                [
                     f'<td{marks}><a id="{prefix}{address}" href="{link}{address}">{text}</a></td>'
                     for address, marks, text in cells
-                )
-                + "</tr>"
-                for at, (attributes, label, cells) in enumerate(self.lines, start=1)
+                ]
             )
+            + "</tr>\n"
+            for at, (attributes, label, cells) in enumerate(self.lines, start=1)
+        ]
+        return Markup(
+            f'<table class="matrix {self.role}" id="{prefix}m-{name}">\n'
+            f'<caption data-part id="{prefix}caption-{name}">{self.caption}</caption>\n'
+            f"<thead><tr><td>{self.symbol}</td>{columns}</tr></thead>\n"
+            f"<tbody>\n{''.join(rows)}</tbody>\n</table>\n"
         )
 
 
@@ -250,6 +257,7 @@ def _mixed(now: Calculation, marks: Marks, index: int) -> Matrix:
     )
 
 
+@cache
 def _columns(letter: str, count: int) -> tuple[Markup, ...]:
     return tuple(Markup(f"{letter}<sub>{place}</sub>") for place in range(1, count + 1))
 

@@ -27,7 +27,9 @@ _STATE_IN_LINK: Final = re.compile(r'href="\?[^"]*show=')
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A panel taken apart."""
+    """A panel taken apart, its links to numbers without the state in them: scripts bring them up to
+    date when they are used, and two states can be compared.
+    """
 
     frame: str
     """What is outside of the parts."""
@@ -38,6 +40,8 @@ class Parts:
     def of(cls, panel: str) -> Parts:
         """Take a panel's HTML apart."""
         panel = str.__str__(panel)  # a plain one: pieces of Markup would each be made Markup again
+        if link := _STATE_IN_LINK.search(panel):
+            panel = panel.replace(link[0], 'href="?show=')
         frame, html, at = [], {}, 0
         for start in _PART.finditer(panel):
             closing = f"</{start[1]}>"
@@ -46,7 +50,7 @@ class Parts:
             html[start[2]] = panel[start.start() : end]
             at = end
         frame.append(panel[at:])
-        return cls(_comparable("".join(frame)), html)
+        return cls("".join(frame), html)
 
     def since(self, before: Parts) -> str | None:
         """The parts that differ from `before`, or None where the whole panel is the better
@@ -54,24 +58,12 @@ class Parts:
         """
         if self.frame != before.frame:
             return None
-        changed = {
-            part: new
-            for part, text in self.html.items()
-            if text != (old := before.html[part]) and (new := _comparable(text)) != _comparable(old)
-        }
-        if len(changed) > MOST_PARTS:
-            return None
-        return "\n".join(
+        changed = [
             f'<hx-partial id="{part}" hx-swap="outerMorph">{text}</hx-partial>'
-            for part, text in changed.items()
-        )
-
-
-def _comparable(html: str) -> str:
-    """`html` without the state in the links that open a number: scripts bring these up to date when
-    they are used.
-    """
-    return _STATE_IN_LINK.sub('href="?show=', html)
+            for part, text in self.html.items()
+            if text != before.html[part]
+        ]
+        return None if len(changed) > MOST_PARTS else "\n".join(changed)
 
 
 class RecentParts:
