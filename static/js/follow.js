@@ -1,5 +1,10 @@
 // Panels that follow the address: those in sight at once, the others when they come into sight.
 
+// The default state has no query, and no question mark either.
+document.addEventListener("htmx:before:history:update", ({ detail: { history: change } }) => {
+  if (change.path === "?") change.path = location.pathname;
+});
+
 // `panels()` are the panels there are now, `ask(panel)` brings one up to date, and `margin` says how far
 // outside the window still counts as in sight.
 export function followInSight(panels, ask, margin) {

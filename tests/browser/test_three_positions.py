@@ -123,6 +123,12 @@ def test_controls_and_presets(page: Page) -> None:
     expect(page.locator("#x3-1")).to_have_value("1")
 
 
+def test_the_default_state_has_a_bare_address(page: Page) -> None:
+    page.goto(f"{PATH}?x3=2,1,0,0")
+    page.get_by_role("link", name="Original", exact=True).click()
+    expect(page).to_have_url(re.compile(f"{PATH}$"))
+
+
 def test_the_last_of_many_edits_wins(page: Page) -> None:
     """Answers that come late are given up, not shown."""
     page.goto(PATH)
