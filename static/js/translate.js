@@ -187,6 +187,8 @@ document.addEventListener("htmx:after:history:update", (event) => {
 
 // --- While a model is being loaded, ask again now and then ----------------------------------------
 
+const waits = (panel) => panel.matches("[data-waiting]") || panel.querySelector("[data-waiting]");
+
 let expecting = 0;
 let pause = 1500;
 
@@ -198,7 +200,8 @@ function expect() {
     const answer = await fetch(waiting.dataset.source + location.search).catch(() => null);
     if (answer?.ok && !(await answer.text()).includes("data-waiting")) {
       pause = 1500;
-      following.outdateAllBut(null);
+      // Those out of sight too: they would go on saying that they wait.
+      for (const panel of panels()) if (waits(panel)) follow(panel);
     } else {
       pause = answer ? 1500 : Math.min(2 * pause, 60_000);
       expect();

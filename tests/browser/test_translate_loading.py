@@ -61,3 +61,18 @@ def test_who_comes_early_waits_and_who_is_cut_off_is_told(
     expect(page.locator("#translation-trouble")).to_contain_text("The connection broke")
     expect(page.locator("#live .caret")).to_have_count(0)
     assert page.locator("#text").input_value() == LONG
+
+
+def test_who_came_early_and_does_not_scroll_gets_every_panel_once(
+    starting: tuple[str, subprocess.Popen[bytes]], new_page: Callable[..., Page]
+) -> None:
+    address, _ = starting
+    page = new_page()
+    page.goto(f"{address}/chapters/translate")
+    expect(page.locator("[data-waiting]").first).to_be_attached()
+    expect(page.locator("[data-waiting]")).to_have_count(0, timeout=PATIENCE)
+    page.wait_for_timeout(1000)  # the last answers
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(4000)
+    assert asked == []
