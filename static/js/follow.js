@@ -16,10 +16,6 @@ export function followInSight(panels, ask, margin) {
     ask(panel);
   }
 
-  function followSeen() {
-    for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
-  }
-
   const sight = new IntersectionObserver(
     (entries) => {
       for (const { target, isIntersecting } of entries) {
@@ -34,10 +30,9 @@ export function followInSight(panels, ask, margin) {
   for (const panel of panels()) sight.observe(panel);
 
   return {
-    followSeen,
     outdateAllBut(current) {
       for (const panel of panels()) if (panel !== current) panel.dataset.outdated = "";
-      followSeen();
+      for (const panel of panels()) if (inSight.has(panel.id)) follow(panel);
     },
   };
 }
